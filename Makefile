@@ -56,7 +56,8 @@ FUZZ_MEMORY ?= 6000000
 
 .PHONY: fuzz
 fuzz: setup ## What each reader and handler does with damage, thousands of new examples, with memory limited: an hour
-	@ulimit -v $(FUZZ_MEMORY) && $(BIN)/python -m pytest -n 2 --timeout 0 --hypothesis-profile=fuzz $(PYTEST_ARGS) tests/test_damage.py
+	@ulimit -v $(FUZZ_MEMORY) && $(BIN)/python -m pytest -n 2 --timeout 0 --hypothesis-profile=fuzz $(PYTEST_ARGS) \
+		tests/test_damage.py tests/accounts/test_intake.py tests/plugin/worker/test_odd_inputs.py
 
 .PHONY: setup
 setup: $(VENV)/.stamp-test $(TORCH_STAMP) $(ORACLE_STAMP) $(JUPYTER_STAMP) $(DEPLOY_STAMP) ## Only install what the tests need

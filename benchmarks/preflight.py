@@ -237,7 +237,7 @@ def _tested(client: Client, fault: str, victim: str, options: dict[str, str]) ->
     seconds = time.monotonic() - began
     hosts = {one.host: one.name for one in result.subjects}
     found = {finding.worker or hosts[finding.host]: finding.cause for finding in result.slow_workers}
-    paths = tuple((path.one, path.other) for path in result.paths)
+    paths = tuple((path.first, path.second) for path in result.paths)
     ratios = {name: result.ratios.get(victim, {}).get(Component(name), math.nan) for name in WITH_TORCH if options}
     return Outcome(fault, victim, found, paths, seconds, ratios)
 

@@ -10,11 +10,12 @@ import random
 import time
 from collections import deque
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import msgpack
 
+from benchmarks.scale_clock import Clock
 from dask_efficiency.accounts.buckets import CAUSES, Bucket, fit_causes
 from dask_efficiency.accounts.details import WindowDetails
 from dask_efficiency.accounts.gpu import DeviceTotals, GpuTotals, KernelTotals
@@ -27,16 +28,14 @@ from dask_efficiency.accounts.wire.snapshots import (
     OWN_WORK,
     Snapshot,
     SnapshotCauses,
-    encode_window,
 )
+from dask_efficiency.accounts.worker.answer import WindowAnswer, answer_of, encode_answer
 from dask_efficiency.accounts.worker.balance import TASK_BUCKETS, Outcome, WindowBalance
 from dask_efficiency.accounts.worker.ledger import Ledger
 from dask_efficiency.straggler.task_rates import RunningTask, TaskRateCounter, TaskRateWriter
 
 if TYPE_CHECKING:
     from distributed import Scheduler
-
-    from benchmarks.scale_run import Clock
 
 
 NTHREADS = 4
@@ -120,12 +119,11 @@ class Kind:
             else:
                 balance = self._ledger.close_window(window, at=self._at)
                 assert balance is not None
-                balance = replace(balance, details=self._details(balance, limit))
-                answer["window"] = encode_window(balance, limit=limit)
+                answer["window"] = encode_answer(self._answer(balance, limit), limit=limit)
             self._answers[asked] = msgpack.packb(answer)
         return self._answers[asked]
 
-    def _details(self, balance: WindowBalance, limit: int) -> WindowDetails:
+    def _answer(self, balance: WindowBalance, limit: int) -> WindowAnswer:
         """As many rows of each profile as are let through, and what the tasks of each prefix took."""
         prefixes = [prefix for _, prefix in balance.rows]
         files = [f"/usr/lib/python3/site-packages/pandas/core/{i}.py" for i in range(9)]
@@ -139,9 +137,7 @@ class Kind:
         for key, row in balance.rows.items():
             noncpu = row[TASK_BUCKETS.index(bucket)]
             causes[key] = fit_causes(dict.fromkeys(CAUSES[bucket][:3], noncpu // 4), bucket, noncpu)
-        return WindowDetails(
-            causes={key: {name.partition("/")[2]: ns for name, ns in row.items()} for key, row in causes.items()},
-            overhead={"hand-over": 10_000_000},
+        details = WindowDetails(
             profile={
                 SampleRow(bucket, "gil", choice(prefixes), stack): self._random.randrange(10**9) for stack in stacks
             },
@@ -150,6 +146,8 @@ class Kind:
             },
             skew=dict(zip(prefixes, map(self._sizes, prefixes), strict=True)),
         )
+        bare = {key: {name.partition("/")[2]: ns for name, ns in row.items()} for key, row in causes.items()}
+        return answer_of(balance, causes=bare, overhead={"hand-over": 10_000_000}, details=details)
 
     def _sizes(self, prefix: str) -> TaskSizes:
         lengths = [round(1e7 * self._random.lognormvariate(0, 0.2)) for _ in range(5)]

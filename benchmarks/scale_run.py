@@ -1,7 +1,7 @@
 """One run of ``benchmarks/scale.py``: a real scheduler and fake workers in one process, whose figures are printed.
 
 ``python -m benchmarks.scale_run '{"workers": 100, "tasks": 10000, "prefixes": 1000, "seconds": 60, "plugin": true,
-"gpu": false}'`` prints them as JSON. Time passes as :class:`Clock` says: waiting is skipped.
+"gpu": false}'`` prints them as JSON. Time passes as :class:`~benchmarks.scale_clock.Clock` says: waiting is skipped.
 Other modules are imported once the clock is installed, as they keep its functions by name.
 """
 
@@ -13,9 +13,7 @@ import json
 import logging
 import os
 import random
-import selectors
 import sys
-import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -25,78 +23,12 @@ from typing import TYPE_CHECKING, Any
 
 import msgpack
 
+from benchmarks.scale_clock import Clock, event_loop
+
 if TYPE_CHECKING:
     from distributed import Scheduler
 
     from benchmarks.scale_cluster import Cluster
-
-
-_RealSelector = selectors.DefaultSelector
-
-
-class Clock:
-    """Time that passes by this thread's CPU, less what is left out, and by what the event loop would wait.
-
-    A minute of a cluster takes as long as the work in it, another process on the machine makes nothing slower, and
-    a loop that lags does so by the work that holds it up.
-    """
-
-    def __init__(self) -> None:
-        self._cpu = time.pthread_getcpuclockid(threading.get_ident())
-        self._wall, self._base = time.time_ns(), time.monotonic_ns()
-        self._began = time.clock_gettime_ns(self._cpu)
-        self._skipped = self._left_out = 0
-
-    @property
-    def cpu_ns(self) -> int:
-        """CPU nanoseconds of the event loop's thread, less those left out."""
-        return time.clock_gettime_ns(self._cpu) - self._began - self._left_out
-
-    def monotonic_ns(self) -> int:
-        return self._base + self._skipped + self.cpu_ns
-
-    def skip(self, seconds: float) -> None:
-        self._skipped += round(seconds * 1e9)
-
-    @contextmanager
-    def left_out(self) -> Iterator[None]:
-        """Let the block take no time, as other processes would do its work."""
-        before = time.clock_gettime_ns(self._cpu)
-        try:
-            yield
-        finally:
-            self._left_out += time.clock_gettime_ns(self._cpu) - before
-
-    def install(self) -> None:
-        """Have all modules read this clock that are imported from now on, or read ``time.time()`` by that name."""
-        replaced: Any = time
-        replaced.monotonic_ns = self.monotonic_ns
-        replaced.perf_counter_ns = self.monotonic_ns
-        replaced.monotonic = replaced.perf_counter = lambda: self.monotonic_ns() / 1e9
-        replaced.time_ns = lambda: self._wall + self.monotonic_ns() - self._base
-        replaced.time = lambda: (self._wall + self.monotonic_ns() - self._base) / 1e9
-
-
-class _SkippingSelector(_RealSelector):
-    """Waits for nothing but sockets that are ready: the time until the next timer is skipped."""
-
-    def __init__(self, clock: Clock) -> None:
-        super().__init__()
-        self._clock = clock
-
-    def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
-        ready = super().select(0)
-        if ready or timeout == 0:
-            return ready
-        if timeout is None:
-            return super().select()
-        self._clock.skip(max(0.0, timeout))
-        return super().select(0)
-
-
-def event_loop(clock: Clock) -> asyncio.AbstractEventLoop:
-    """An event loop in this clock's time, which must be installed."""
-    return asyncio.SelectorEventLoop(_SkippingSelector(clock))
 
 
 WINDOW = "scale"
@@ -127,6 +59,9 @@ class Lag:
 
 async def report(clock: Clock, garbage: Collections, cluster: Cluster, plugin: Any) -> dict[str, float]:
     """Open a window and close it; gives what that takes the scheduler."""
+    from distributed import protocol
+
+    from dask_efficiency.accounts.facts import decode_facts
     from dask_efficiency.plugin import names
     from dask_efficiency.report.replies import unpacked
 
@@ -139,7 +74,7 @@ async def report(clock: Clock, garbage: Collections, cluster: Cluster, plugin: A
         (address,) = workers
         with clock.left_out():
             packed = by_address[address].answer(msg["window"], msg.get("limit"))
-        return {address: msgpack.unpackb(packed, use_list=False, strict_map_key=False)}
+        return {address: protocol.loads([packed])}
 
     cluster.scheduler.broadcast = broadcast  # type: ignore[method-assign]
     found = {}
@@ -161,8 +96,10 @@ async def report(clock: Clock, garbage: Collections, cluster: Cluster, plugin: A
         if action == names.OPEN:
             now = time.monotonic() - cluster._began
             await cluster.run(now + max(MIN_SECONDS, MIN_HEARTBEATS * cluster.interval))
+            # Workers of one kind share a ledger, which is as late as the latest of them.
+            await asyncio.sleep(cluster.interval)
     nbytes, reply = len(msgpack.packb(reply)), unpacked(reply)
-    whole = sum(ns for row in reply["workers"].values() for ns in row.values())
+    whole = decode_facts(reply["facts"]).whole.total_ns
     if reply["not_measured"] or whole < 0.9 * reply["window"] * sum(reply["nthreads"].values()):
         raise RuntimeError(f"the report says {whole} ns and {[*reply['not_measured'].items()][:3]}")
     return {**found, "reply_bytes": float(nbytes)}
@@ -262,7 +199,7 @@ def watch_classes(figures: Figures) -> None:
 
     for part, owner, names in (
         ("poll", ClusterAccounts, ["poll"]),
-        ("poll: a snapshot", ClusterAccounts, ["_take_snapshot"]),
+        ("poll: a snapshot", ClusterAccounts, ["take_snapshot"]),
         ("poll: task rates", StragglerReporter, ["take_heartbeat"]),
         ("poll: stragglers", StragglerReporter, ["poll"]),
         ("poll: timelines", Timelines, ["follow"]),

@@ -28,9 +28,9 @@ from typing import Any
 from distributed import Client, LocalCluster, Nanny, as_completed, get_worker, secede, wait
 
 from dask_efficiency import EfficiencyPlugin, RunTrace, critical_path, efficiency_report, load_trace
-from dask_efficiency.simulation.engine.launch import simulate_seeds
+from dask_efficiency.simulation.engine.launch import simulate_jobs
 from dask_efficiency.simulation.model.cluster import ClusterSpec
-from dask_efficiency.simulation.model.ensemble import SimulationJob
+from dask_efficiency.simulation.model.ensemble import SeededJob, SimulationJob, Wanted
 
 MB = 1_000_000
 
@@ -271,8 +271,9 @@ def predicted(trace: RunTrace, case: Case, *, seeds: int, **job: Any) -> float:
     """Seconds; where the cluster is the same, as it was recorded."""
     same = case.before == case.after
     cluster = ClusterSpec.from_trace(trace) if same else case.after.cluster(trace)
-    found = simulate_seeds(trace, SimulationJob(cluster, validate=True, **job), range(seeds))
-    return statistics.median(one.makespan_seconds for one in found)
+    seeded = SeededJob(SimulationJob(cluster, validate=True, **job), range(seeds), Wanted.NOTHING)
+    (runs,) = simulate_jobs(trace, [seeded])
+    return runs.median
 
 
 def main() -> None:

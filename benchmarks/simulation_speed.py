@@ -10,9 +10,9 @@ import time
 
 from benchmarks.simulated_cluster import simulate
 from benchmarks.simulated_traces import tree_graph, wide_graph
-from dask_efficiency.simulation.engine.launch import simulate_seeds
+from dask_efficiency.simulation.engine.launch import simulate_jobs
 from dask_efficiency.simulation.model.cluster import ClusterSpec
-from dask_efficiency.simulation.model.ensemble import SimulationJob
+from dask_efficiency.simulation.model.ensemble import SeededJob, SimulationJob, Wanted
 
 #: The goals on 64 workers: tasks a second of one core, and bytes of the process that simulates 100,000 tasks.
 TASKS_A_SECOND, NBYTES = 2500, 600e6
@@ -37,7 +37,7 @@ def print_speed(sizes: tuple[int, ...] = (10_000, 100_000), repeats: int = 1, wo
             took, used = [], []
             for seed in range(repeats):
                 began, before = time.perf_counter(), _children()[0]
-                simulate_seeds(trace, job, [seed], processes=1)
+                list(simulate_jobs(trace, [SeededJob(job, [seed], Wanted.NOTHING)], processes=1))
                 took.append(time.perf_counter() - began)
                 used.append(_children()[0] - before)
             seconds, cpu = statistics.median(took), statistics.median(used)

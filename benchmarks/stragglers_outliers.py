@@ -1,9 +1,9 @@
 """Claim: find_outliers reaches F1 >= .85 on two generators, with an alarm in at most 5 % of the healthy windows.
 
 ``python -m benchmarks.stragglers_outliers --generator first|second|third`` judges find_outliers as shipped on windows
-that it was not tuned on, by type of fault and number of machines, then with several machines at fault at once, and,
-on the second generator, with faults from before the window. Intervals are 95 %, from resampled windows. A machine that
-is named counts if it is at fault; every other one is a false alarm, also one that the fault spread to.
+that it was not tuned on, by confidence, type of fault and number of machines, then with several machines at fault at
+once, and, on the second generator, with faults from before the window. Intervals are 95 %, from resampled windows. A
+machine that is named counts if it is at fault; every other one is a false alarm, also one that the fault spread to.
 
 The first generator is :mod:`benchmarks.stragglers_generator`. The second, :mod:`benchmarks.stragglers_fleet`, has
 machines that differ lastingly and, with ``--past SECONDS``, a past that find_outliers gets as `history`. The third,
@@ -51,6 +51,9 @@ SIZES = ((4, 16), (17, 64), (65, 256), (257, 1500))
 #: Least F1, and largest share of healthy windows with an alarm.
 MIN_F1, MAX_ALARMS = 0.85, 0.05
 
+#: Bands of confidence, from and below.
+BANDS = ((0.0, 0.7), (0.7, 0.8), (0.8, 0.9), (0.9, 1.01))
+
 #: Machines of a task with several faults at once, and how many are at fault.
 TASK, CONCURRENT = 64, (1, 2, 4, 8)
 
@@ -69,12 +72,13 @@ class Given:
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """A window's truth, and the machines that find_outliers named."""
+    """A window's truth, and the machines that find_outliers named, with its confidence in each."""
 
     machines: int
     fault: str
     faulty: tuple[int, ...]
     named: tuple[int, ...]
+    confidence: tuple[float, ...] = ()
 
 
 def drawn_machines(of: str, seed: int, *, most: int) -> int:
@@ -141,7 +145,8 @@ def judged(given: Iterator[Given]) -> list[Judged]:
     for window in given:
         found = find_outliers(window.series, history=window.history)
         named = tuple(int(finding.worker) for finding in found)
-        cases.append(Judged(len(window.series.workers), window.kind, window.faulty, named))
+        confidence = tuple(finding.confidence for finding in found)
+        cases.append(Judged(len(window.series.workers), window.kind, window.faulty, named, confidence))
     return cases
 
 
@@ -184,6 +189,30 @@ def alarms(cases: Sequence[Judged]) -> str:
     healthy = [case for case in cases if not case.faulty]
     raised = sum(bool(case.named) for case in healthy)
     return f"{raised}/{len(healthy)}" + (f" ({raised / len(healthy):.0%})" if healthy else "")
+
+
+def calibration(cases: Sequence[Judged]) -> list[str]:
+    """By band of confidence: machines named, and the share that is at fault, with its interval after Wilson."""
+    named = [
+        (sure, machine in case.faulty)
+        for case in cases
+        for machine, sure in zip(case.named, case.confidence, strict=True)
+    ]
+    lines = []
+    for low, high in BANDS:
+        right = [correct for sure, correct in named if low <= sure < high]
+        if right:
+            least, most = wilson(sum(right), len(right))
+            of = f"{sum(right)} of {len(right)} at fault [{least:.0%}, {most:.0%}]"
+            lines.append(f"{low:4.0%} to {min(high, 1.0):4.0%}: {of}")
+    return lines
+
+
+def wilson(right: int, n: int, z: float = 1.96) -> tuple[float, float]:
+    """95 % interval of a share, after Wilson (JASA 1927)."""
+    share, centre = right / n, (right / n + z * z / (2 * n)) / (1 + z * z / n)
+    half = z / (1 + z * z / n) * math.sqrt(share * (1 - share) / n + z * z / (4 * n * n))
+    return max(0.0, centre - half), min(1.0, centre + half)
 
 
 def print_parts(cases: Sequence[Judged]) -> None:
@@ -247,6 +276,7 @@ def main() -> None:
         print(f"=== {of} generator, {given.seeds} seeds, {past}: {len(cases)} windows", flush=True)
         print(f"  {figures(rows(cases))}  alarms {alarms(cases)}", flush=True)
         print_claim(of, cases)
+        print("  machines named, by confidence:", *calibration(cases), sep="\n    ")
         print_parts(cases)
         if given.special:
             print_special(of, seeds[-given.special :], given.past)

@@ -119,6 +119,20 @@ WORKLOADS = (
         functions=(work.want_lock,),
     ),
     Workload(
+        "database_lock",
+        work.in_transactions,
+        "the lock of a SQLite file that another connection has",
+        ("lock",),
+        functions=(work.begin_transaction,),
+    ),
+    Workload(
+        "dask_event",
+        work.events,
+        "a distributed.Event that nobody sets",
+        ("cluster",),
+        functions=(work.await_event,),
+    ),
+    Workload(
         "subprocess",
         work.programs,
         "subprocess.run of a program that sleeps",

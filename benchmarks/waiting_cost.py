@@ -1,8 +1,8 @@
 """Claim: sampling why threads wait takes at most 0.3 % of a core on a worker of 8 busy threads.
 
 ``python -m benchmarks.waiting_cost`` prints the sampler's CPU time, as its own thread and the worker's event loop
-measure it, as a share of one core: while eight threads sleep, compute without the GIL, and compete for it, with a
-report open and without; and while no task runs.
+measure it, as a share of one core: while eight threads sleep, compute without the GIL, compete for it, and for a lock,
+with a report open and without; and while no task runs.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from collections.abc import Callable
 from contextlib import nullcontext
 from typing import Any
 
+from dask.utils import SerializableLock
 from distributed import Client, LocalCluster, Worker
 
 from dask_efficiency import EfficiencyPlugin, efficiency_report
@@ -41,6 +42,12 @@ def competing(_: int) -> None:
     stop = time.thread_time() + 0.02
     while time.thread_time() < stop:
         sum(range(1_000))
+
+
+def locking(_: int) -> None:
+    """Sleep with a lock that all want: who holds it is looked for at each look."""
+    with SerializableLock("waiting-cost"):
+        time.sleep(0.02)
 
 
 def spent(dask_worker: Worker) -> float:
@@ -76,6 +83,7 @@ def main() -> None:
             "sleeping": sleeping,
             "computing": computing,
             "competing": competing,
+            "locking": locking,
             "no task": None,
         }
         for name, task in loads.items():

@@ -12,6 +12,7 @@ import inspect
 import os
 import resource
 import socket
+import sqlite3
 import subprocess
 import tempfile
 import threading
@@ -24,7 +25,7 @@ from typing import Any
 from urllib.request import urlopen
 
 import numpy as np
-from distributed import Client
+from distributed import Client, Event
 
 from benchmarks.diagnoses_work import SLOW_SERVER, keep_to, number, process, sines, wait_for
 from benchmarks.stragglers_work import burn
@@ -264,6 +265,37 @@ def want_lock(seconds: float) -> None:
 
 def locked(scale: float, measure: Measure) -> None:
     _in_four_threads(want_lock, scale, measure)
+
+
+@marked
+def begin_transaction(seconds: float) -> None:
+    """Wants the lock of a database's file that another connection has: SQLite sleeps, and tries again."""
+    with tempfile.TemporaryDirectory() as folder:
+        ours, other = (
+            sqlite3.connect(os.path.join(folder, "file.db"), timeout=60, isolation_level=None, check_same_thread=False)
+            for _ in range(2)
+        )
+        other.execute("begin immediate")
+        timer = threading.Timer(seconds, other.commit)
+        timer.start()
+        ours.execute("begin immediate")  # waits
+        timer.join()
+        ours.close()
+        other.close()
+
+
+def in_transactions(scale: float, measure: Measure) -> None:
+    _in_four_threads(begin_transaction, scale, measure)
+
+
+@marked
+def await_event(seconds: float) -> None:
+    """Waits for an event of Dask's that nobody sets."""
+    Event(f"never-{threading.get_ident()}").wait(timeout=seconds)  # waits
+
+
+def events(scale: float, measure: Measure) -> None:
+    _in_four_threads(await_event, scale, measure)
 
 
 @marked

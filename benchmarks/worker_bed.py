@@ -380,7 +380,7 @@ class Fault:
 
 
 FAULTS = {
-    "stopped": Fault(Cause.CONTENTION, _stopped),
+    "stopped": Fault(Cause.STOPPED, _stopped),
     "limit": Fault(Cause.CONTENTION, _limit, needs_rights=True),
     "neighbour": Fault(Cause.CONTENTION, _neighbour, needs_rights=True),
     "gil": Fault(Cause.GIL, _gil),

@@ -149,10 +149,10 @@ def cores() -> list[int]:
     return sorted(os.sched_getaffinity(0))[:CORES]
 
 
-def measured(client: Client, work: Callable[[], Any]) -> Ran:
+def measured(client: Client, work: Callable[[], Any], *, trace: bool = True) -> Ran:
     client.register_plugin(EfficiencyPlugin())
     before = client.run(kernel_clocks)
-    with efficiency_report(client, trace=True) as measuring:
+    with efficiency_report(client, trace=trace) as measuring:
         began, busy = time.perf_counter(), busy_seconds() - time.process_time()
         work()
         took, busy = time.perf_counter() - began, busy_seconds() - time.process_time() - busy

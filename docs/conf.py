@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import dask_efficiency
+from dask_efficiency.report.recipes import RECIPES
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 from docs.constants import constants, markdown
@@ -43,7 +44,7 @@ nitpick_ignore_regex = [
     ("py:.*", r"(fsspec|pandas)\..*"),
     ("py:.*", r"dask_efficiency\.\w+\..*"),
     ("py:data", r"[A-Z_]+"),
-    ("py:(func|attr)", r"confidence_of|save|usual|trace"),
+    ("py:(func|attr)", r"confidence_of|facts|save|usual|trace"),
 ]
 
 
@@ -82,8 +83,15 @@ def add_constants(app: Any, page: str, source: list[str]) -> None:
         source[0] += "\n" + markdown(constants())
 
 
+def add_recipes(app: Any, page: str, source: list[str]) -> None:
+    """Append the recipes of the package to their page."""
+    if page == "recipes":
+        source[0] += "".join(f"\n({one.name})=\n### `{one.name}`: {one.title}\n\n{one.advice}\n" for one in RECIPES)
+
+
 def setup(app: Any) -> None:
     """Connect the functions above to Sphinx's events."""
     app.connect("source-read", add_constants)
+    app.connect("source-read", add_recipes)
     app.connect("missing-reference", lead_to_public_name)
     app.connect("autodoc-process-signature", without_dataclass_signature)

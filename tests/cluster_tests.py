@@ -52,6 +52,7 @@ PROVES = {
     },
     "plugin/test_safety_on_a_cluster.py": {
         "test_a_failure_on_a_worker_is_logged_once_and_switches_its_meter_off[hooks._take]": "a meter that fails",
+        "test_what_tasks_count_by_mistake_ends_no_computation_and_is_named_in_the_report": "labels without numbers",
         "test_a_failure_on_the_scheduler_is_logged_once_and_switches_the_meter_off[accounts.work._given]": "the same",
         "test_a_worker_that_does_not_answer_costs_the_timeout_and_counts_as_last_heard_of": "a worker that is silent",
     },

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import shutil
 import subprocess
@@ -10,6 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from functools import cache, partial
 from importlib.util import find_spec
+from pathlib import Path
 from typing import Any
 
 import dask
@@ -48,6 +50,7 @@ settings.register_profile(
     suppress_health_check=[HealthCheck.too_slow],
     phases=[phase for phase in Phase if phase is not Phase.explain],
 )
+settings.register_profile("few", settings.get_profile("test"), max_examples=4)
 settings.register_profile("nightly", settings.get_profile("test"), derandomize=False, max_examples=500)
 settings.register_profile("fuzz", settings.get_profile("nightly"), max_examples=2_000)
 settings.load_profile("test")
@@ -62,6 +65,20 @@ dask.config.set({"distributed.deploy.lost-worker-timeout": "1 hour"})
 # Workers are forked off a process that has imported distributed, as in upstream's own tests: to import it takes each
 # a second of CPU otherwise, and these tests start hundreds.
 dask.config.set({"distributed.worker.multiprocessing-method": "forkserver"})
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _state(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """`dask-efficiency run` keeps its last report where the user's state is, not in a home; so do its subprocesses."""
+    state = tmp_path_factory.mktemp("state")
+    os.environ["XDG_STATE_HOME"] = str(state)
+    return state
+
+
+@pytest.fixture(autouse=True)
+def _no_test_sees_the_last_report_of_another(_state: Path) -> Iterator[None]:
+    yield
+    shutil.rmtree(_state / "dask-efficiency", ignore_errors=True)
 
 
 #: Debian's packages of Python are not in the virtual environment.
@@ -116,6 +133,17 @@ NEEDED_BY = {
     "profiler": "torch",
     "jupyterlab": "jupyterlab",
 }
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Iterator[None]:
+    """Keep what is imported and collected out of the search for garbage, which takes half a second there each time."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 @pytest.hookimpl(tryfirst=True)

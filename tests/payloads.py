@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dask_efficiency.accounts.cluster.account import WIDTH, AccountPart, place
+from dask_efficiency.accounts.facts import decode_facts
 from dask_efficiency.accounts.gpu import DeviceTotals, GpuTotals
 from dask_efficiency.accounts.worker.balance import Availability, Outcome
 from dask_efficiency.accounts.worker.ledger import Ledger
@@ -50,3 +51,8 @@ def account_of(parts: Mapping[AccountPart, Mapping[str, int]]) -> NDArray[np.int
         for name, n in row.items():
             account[place(part, name)] = n
     return account
+
+
+def time_of_workers(reply: Mapping[str, Any]) -> dict[str, dict[str, int]]:
+    """Thread time by worker and bucket in a reply, in nanoseconds."""
+    return {name: row.to_nanoseconds() for name, row in decode_facts(reply["facts"]).by_worker.items()}

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from decimal import Decimal
+from fractions import Fraction
 from typing import Any
 
+import numpy as np
 from hypothesis import strategies as st
 
 from dask_efficiency.accounts.buckets import (
@@ -24,6 +27,7 @@ from dask_efficiency.accounts.rows import divide
 from dask_efficiency.accounts.skew import Most, TaskSizes
 from dask_efficiency.accounts.wire.heartbeats import encode
 from dask_efficiency.accounts.wire.snapshots import Snapshot, SnapshotCauses
+from dask_efficiency.accounts.worker.answer import WindowAnswer, answer_of
 from dask_efficiency.accounts.worker.balance import (
     ACTIVE_BUCKETS,
     FREE_BUCKETS,
@@ -65,6 +69,35 @@ plain_data = st.recursive(
         | st.dictionaries(st.text(max_size=5) | st.integers(-9, 9) | st.binary(max_size=2), inner, max_size=4)
     ),
     max_leaves=12,
+)
+
+
+class Unnameable:
+    """A label or a key of a class of the user's, which has no text."""
+
+    def __str__(self) -> str:
+        raise RuntimeError("no text")
+
+
+#: Texts as users and libraries choose them: of any length, with control characters, no UTF-8.
+odd_texts = (
+    names
+    | st.sampled_from(["\ud800", "a\udcff/b.py", "\x1b[2J\n\u202e", "x" * 5_000, "\U0001f600" * 300, "\udc80" * 300])
+    | st.text(st.characters(exclude_categories=()), max_size=20)
+)
+#: And names that are no texts.
+odd_names = odd_texts | st.sampled_from([b"\xff", None, 7, 10**4_000, ("a", "\ud800", 1), Unnameable(), float("nan")])
+
+#: What they count: of any type and size, and no number at all.
+odd_numbers = (
+    st.sampled_from(
+        [0, -1, 1 << 62, (1 << 62) + 1, 1 << 64, -(1 << 64), 10**400, -(10**400), 1_790_000_000_000_000_000]
+    )
+    | st.sampled_from([np.float32("nan"), np.float64(1.5), np.int64(7), np.uint64(1 << 63), np.array([1.0, 2.0])])
+    | st.sampled_from([Decimal("1.5"), Decimal("NaN"), Decimal("1e999"), Fraction(1, 3), Fraction(10**400), 1j])
+    | st.sampled_from(["1", b"1", None, True, (1,), Unnameable()])
+    | st.floats()
+    | st.integers()
 )
 
 
@@ -175,17 +208,13 @@ def window_details(draw: st.DrawFn) -> WindowDetails:
     """What a worker may tell of a window."""
     holds = st.lists(st.builds(Holdup, nanoseconds, names, stacks), max_size=3).map(tuple)
     place = st.builds(SampleRow, st.sampled_from([str(b) for b in Bucket]), st.sampled_from(["", "gil"]), names, stacks)
-    noncpu = st.dictionaries(st.sampled_from(CAUSES[Bucket.THREAD_NONCPU]), nanoseconds)
     return WindowDetails(
-        causes=draw(st.dictionaries(st.tuples(names, names), noncpu, max_size=3)),
-        overhead=draw(st.dictionaries(st.sampled_from(CAUSES[Bucket.OVERHEAD]), nanoseconds)),
-        free_slot_library=draw(st.dictionaries(st.tuples(names, names), nanoseconds, max_size=3)),
         profile=draw(st.dictionaries(place, nanoseconds, max_size=5)),
         holders=draw(st.dictionaries(st.builds(HolderRow, names, names, stacks), nanoseconds, max_size=3)),
+        lock_looks=draw(st.dictionaries(st.builds(HolderRow, names, names, stacks), nanoseconds, max_size=3)),
         gil_holds=draw(holds),
         loop_blocks=draw(holds),
         skew=draw(compared_tasks.map(sizes_of)),
-        metered=draw(st.dictionaries(st.builds(Metered, names, names, names, names, names), nanoseconds, max_size=3)),
     )
 
 
@@ -203,6 +232,26 @@ def window_balances(draw: st.DrawFn) -> WindowBalance:
         free=_by_name(UNHELD_BUCKETS, free),
         rows=window,
         tasks=draw(st.dictionaries(st.sampled_from([str(o) for o in Outcome]), st.integers(0, 1000))),
+    )
+
+
+#: What was metered; a label may be empty.
+metered = st.dictionaries(st.builds(Metered, names, names, names, names, names), nanoseconds, max_size=3)
+
+
+@st.composite
+def window_answers(draw: st.DrawFn) -> WindowAnswer:
+    """What a worker may answer about a window."""
+    balance = draw(window_balances())
+    noncpu = TASK_BUCKETS.index(Bucket.THREAD_NONCPU)
+    weights = st.dictionaries(st.sampled_from(CAUSES[Bucket.THREAD_NONCPU]), st.integers(1, 9), min_size=1)
+    sampled = draw(st.sets(st.sampled_from([*balance.rows]))) if balance.rows else set()
+    return answer_of(
+        balance,
+        causes={key: divide(draw(weights), balance.rows[key][noncpu]) for key in sampled},
+        overhead=draw(st.dictionaries(st.sampled_from(CAUSES[Bucket.OVERHEAD]), nanoseconds)),
+        beside_free_slots=draw(st.dictionaries(st.tuples(names, names), nanoseconds, max_size=3)),
+        metered=draw(metered),
         details=draw(window_details()),
     )
 

@@ -10,6 +10,7 @@ import contextlib
 import gzip
 import json
 import lzma
+import time
 from functools import cache
 from io import BytesIO
 from pathlib import Path
@@ -23,14 +24,15 @@ from hypothesis import strategies as st
 from benchmarks.simulate_mpi_programs import transposition, written
 from dask_efficiency.accounts.checks import RefusedPayload
 from dask_efficiency.accounts.wire.heartbeats import decode
-from dask_efficiency.accounts.wire.snapshots import decode_window
+from dask_efficiency.accounts.worker.answer import decode_answer
 from dask_efficiency.fleet.minder.detector import Minder, MinderFileError, load_minder
 from dask_efficiency.fleet.prometheus.prometheus_query import AnswerError, matrix
 from dask_efficiency.fleet.rounds.metrics_file import parse_metrics_file
 from dask_efficiency.fleet.settings import read_settings
 from dask_efficiency.plugin import names
+from dask_efficiency.report.replies import unpacked
 from tests.accounts.wire.test_heartbeats import payload
-from tests.accounts.wire.test_snapshots import window_payload
+from tests.accounts.worker.test_answer import payload as window_payload
 from tests.damage import (
     as_json,
     check_command,
@@ -43,7 +45,8 @@ from tests.damage import (
 )
 from tests.fleet.minder.test_network import random_autoencoder
 from tests.mpi.test_calls import CLUSTER
-from tests.payloads import through_msgpack
+from tests.payloads import through_msgpack, time_of_workers
+from tests.plugin.scheduler.test_accounts import worker
 from tests.plugin.scheduler.test_open_windows import Cluster, cluster
 from tests.torch_traces.path.samples import recorded, with_execution
 
@@ -259,52 +262,144 @@ def test_a_damaged_heartbeat(message: Any) -> None:
 def test_a_damaged_window(message: Any) -> None:
     for each in (message, _sent(message)):
         with contextlib.suppress(RefusedPayload):
-            decode_window(each)
+            decode_answer(each)
 
 
-QUESTION = {"window": "w", "client": "me", "span": "span", "trace": True, "only": True, "last": 3.0}
+QUESTION = {"window": "w", "client": "me", "span": "span", "trace": True, "only": True, "last": 3.0, "seconds": 3.0}
 QUESTION |= {"prefixes": {"a": 1}}
 ACTIONS = [name for key, name in vars(names).items() if key.isupper() and isinstance(name, str)]
-
-
-TOPICS = st.sampled_from([names.FINAL_SNAPSHOT, names.BATCHES])
+ACTIONS = [action for action in ACTIONS if action not in (names.PREFLIGHT, names.UNREGISTER)]
+#: Of the workers there, the first is gone and the last is odd.
+ADDRESSES = [f"tcp://10.0.0.{number}:40000" for number in (1, 2, 9)]
+FINAL = {"session": "", "worker": ADDRESSES[0], "snapshot": payload(), "windows": {"w": window_payload()}}
+EVENTS: list[tuple[str, dict[str, Any]]] = [
+    ("scheduler", {"action": "worker-ttl-timed-out", "workers": ADDRESSES, "ttl": 300.0}),
+    ("worker-restart-memory", {"worker": ADDRESSES[1], "pid": 1, "rss": 960}),
+    (names.FINAL_SNAPSHOT, FINAL | {"processors": [1, 2], "stays_off": ["x"]}),
+    (names.BATCHES, {"windows": {}, "a": []}),
+]
+for each in ADDRESSES:
+    removal = {"action": "remove-worker", "stimulus_id": "nanny-close-1.5", "expected": True}
+    EVENTS += [
+        (each, {"action": "closing-worker", "reason": "worker-close-1.5"}),
+        (each, removal | {"processing-tasks": ["a-1", ["b", 2]]}),
+        (each, {"action": "worker-status-change", "status": "paused"}),
+    ]
 REPLY = {"snapshot": payload(), "window": window_payload(), "processors": [1, 2]}
+DASKS = {"cpu": 3.0, "memory": 1, "managed_bytes": 1, "spilled_bytes": {"disk": 1}, "event_loop_interval": 0.02}
+DASKS |= {"host_net_io": {"read_bps": 1.0}}
+REGISTRATION = {"nthreads": 2, "name": "odd", "server_id": "s", "memory_limit": 10**9, "nanny": "tcp://n", "pid": 7}
+REGISTRATION |= {"resources": {"GPU": 1.0}, "extra": {"gpu": {"name": "H100"}}}
+LOG = [["INFO", "Worker process 7 was killed by signal 9"], ["INFO", "x"]]
+
+events = st.sampled_from(EVENTS).flatmap(lambda one: st.tuples(st.just(one[0]), damaged_data(one[1]) | odd))
+heartbeats = st.tuples(damaged_data(payload()) | odd, damaged_data(DASKS))
+messages = st.one_of(
+    st.tuples(st.just("question"), st.sampled_from(ACTIONS), damaged_data(QUESTION)),
+    st.tuples(st.just("event"), events),
+    st.tuples(st.just("reply"), st.sampled_from(ADDRESSES), damaged_data(REPLY) | odd),
+    st.tuples(st.just("registration"), damaged_data(REGISTRATION)),
+    st.tuples(st.just("heartbeat"), st.sampled_from(ADDRESSES), heartbeats),
+    st.tuples(st.just("nanny"), st.sampled_from(ADDRESSES), damaged_data(LOG) | odd),
+    st.tuples(st.just("client"), odd, odd),
+)
 
 
 @few(2)
-@given(
-    st.lists(st.tuples(st.sampled_from(ACTIONS), damaged_data(QUESTION)), min_size=1, max_size=4),
-    st.lists(st.tuples(TOPICS, damaged_data({"windows": {}, "a": []}) | odd)),
-    st.lists(damaged_data(REPLY) | odd, max_size=3),
-)
-def test_damaged_questions_events_and_replies_leave_the_scheduler_answering(
-    questions: list[tuple[str, Any]], events: list[tuple[str, Any]], replies: list[Any]
-) -> None:
-    """Whoever can reach a scheduler may ask it anything; the asker gets the error."""
+@given(st.lists(messages, min_size=1, max_size=8))
+def test_after_any_damaged_messages_the_scheduler_meters_and_a_good_window_is_exact(program: list[Any]) -> None:
+    """Whoever can reach a scheduler may send it anything; who asks gets the error, and nobody else notices."""
 
     async def check() -> None:
         async with cluster() as made:
-            await _ask(made, questions)
-            for topic, message in events:
-                made.plugin.log_event(topic, message)
-            for address in list(made.halves):
-                for reply in replies:
-                    made.meter.accounts.take_answer(address, reply, 0)
-            assert made.meter.guard.off is None
-            if not made.meter.closed:
-                await made.handle(names.OPEN, "own")
-                assert "packed" in await made.handle(names.CLOSE, "own")
+            for what, *message in program:
+                await _MESSAGES[what](made, *message)
+                made.meter.accounts.poll()
+                made.meter.accounts.idle.sample()
+            await _check_meter(made)
 
     asyncio.run(check())
 
 
-async def _ask(made: Cluster, questions: list[tuple[str, Any]]) -> None:
-    for action, asked in questions:
-        if isinstance(asked, dict) and action not in (names.PREFLIGHT, names.UNREGISTER):
-            arguments = {key: value for key, value in asked.items() if isinstance(key, str) and key != "action"}
-            # An error goes back to the caller, as Dask's own handlers do it.
-            with contextlib.suppress(Exception):
-                await asyncio.wait_for(made.meter.handle(action, **arguments), 60)
+async def _check_meter(made: Cluster) -> None:
+    """Check that nothing is off, and that each nanosecond of the good workers counts."""
+    meter = made.meter
+    assert (meter.guard.off, meter.parts.failures(), meter.accounts.idle.guard.off) == (None, [], None)
+    assert (meter.accounts.stragglers._guard.off, meter.closed) == (None, False)
+    assert meter.parts.get("metrics")._failed == ""
+    recorder = meter.parts.get("recording").recorder
+    assert recorder is None or recorder.off is None
+    await made.handle(names.OPEN, "own")
+    reply = unpacked(await made.handle(names.CLOSE, "own"))
+    expected = {half.ws.name: half.closed["own"] for half in made.halves.values()}
+    assert {name: sum(time_of_workers(reply)[name].values()) for name in expected} == expected
+    assert "packed" in await made.meter.handle(names.LIFE)
+
+
+async def _question(made: Cluster, action: str, asked: Any) -> None:
+    if isinstance(asked, dict):
+        arguments = {key: value for key, value in asked.items() if isinstance(key, str) and key != "action"}
+        # An error goes back to the caller, as Dask's own handlers do it.
+        with contextlib.suppress(Exception):
+            await asyncio.wait_for(made.meter.handle(action, **arguments), 60)
+
+
+async def _event(made: Cluster, event: tuple[str, Any]) -> None:
+    topic, message = event
+    if isinstance(message, dict) and message.get("session") == "":
+        message["session"] = made.meter.session
+    made.plugin.log_event(topic, message)
+
+
+async def _reply(made: Cluster, address: str, reply: Any) -> None:
+    made.meter.accounts.take_answer(address, reply, time.monotonic_ns())
+
+
+async def _registration(made: Cluster, fields: Any) -> None:
+    odd_one: Any = worker(9, made.scheduler)
+    for name, value in fields.items() if isinstance(fields, dict) else ():
+        if name in REGISTRATION:
+            setattr(odd_one, name, value)
+    if odd_one.address in made.scheduler.workers:
+        del made.scheduler.workers[odd_one.address]
+        made.plugin.remove_worker(made.scheduler, odd_one.address, stimulus_id="nanny-close-1.5")
+    made.scheduler.workers[odd_one.address] = odd_one
+    made.plugin.add_worker(made.scheduler, odd_one.address)
+
+
+async def _heartbeat(made: Cluster, address: str, heartbeat: tuple[Any, Any]) -> None:
+    ours, dasks = heartbeat
+    if (ws := made.scheduler.workers.get(address)) is not None:
+        ws.metrics = {**(dasks if isinstance(dasks, dict) else {}), names.METRIC: ours}
+        ws.last_seen = time.time()
+
+
+async def _nanny(made: Cluster, address: str, answer: Any) -> None:
+    accounts = made.meter.accounts
+
+    async def ask_directly(address: str, op: str, **asked: Any) -> Any:
+        return answer
+
+    accounts._workers.ask_directly = ask_directly
+    if (presence := accounts.cluster.present.get(address)) is not None:
+        await accounts._ask_nanny(presence.loss, "tcp://n", 7, after=100.0)
+        accounts.events(names.FINAL_SNAPSHOT, answer)
+
+
+async def _client(made: Cluster, client: Any, keys: Any) -> None:
+    made.plugin.update_graph(made.scheduler, client=client, tasks=[], keys=keys, stimulus_id="update-graph-1.5")
+    made.plugin.remove_client(made.scheduler, client)
+
+
+_MESSAGES = {
+    "question": _question,
+    "event": _event,
+    "reply": _reply,
+    "registration": _registration,
+    "heartbeat": _heartbeat,
+    "nanny": _nanny,
+    "client": _client,
+}
 
 
 def _sent(message: Any) -> Any:

@@ -5,24 +5,14 @@ from __future__ import annotations
 import ast
 import re
 from collections import Counter
-from functools import cache
-from pathlib import Path
 
-import dask_efficiency
 from docs.constants import constants
-
-PACKAGE = Path(dask_efficiency.__file__).parent
+from tests.trees import PACKAGE, nodes, sources
 
 #: Lines of the longest module.
 MAX_LINES = 500
 
 OPENS_FOREIGN = re.compile(r"(What|Whether|How|Who|Where|Why|The same|That)\b")
-
-
-@cache
-def modules() -> dict[str, str]:
-    """The source of each module, by its path in the package."""
-    return {str(path.relative_to(PACKAGE)): path.read_text(encoding="utf-8") for path in sorted(PACKAGE.rglob("*.py"))}
 
 
 def test_each_numeric_constant_of_a_module_has_a_comment_with_its_meaning() -> None:
@@ -32,8 +22,8 @@ def test_each_numeric_constant_of_a_module_has_a_comment_with_its_meaning() -> N
 def test_each_docstring_opens_with_a_noun_or_a_verb() -> None:
     documented = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
     found = []
-    for module, source in modules().items():
-        for node in ast.walk(ast.parse(source)):
+    for module, tree in nodes().items():
+        for node in tree:
             text = ast.get_docstring(node) if isinstance(node, documented) else None
             if text and OPENS_FOREIGN.match(text):
                 found.append(f"{module}:{getattr(node, 'lineno', 1)} {text.splitlines()[0]}")
@@ -41,15 +31,15 @@ def test_each_docstring_opens_with_a_noun_or_a_verb() -> None:
 
 
 def test_no_module_is_longer_than_500_lines() -> None:
-    lengths = {module: len(source.splitlines()) for module, source in modules().items()}
+    lengths = {module: len(source.splitlines()) for module, source in sources().items()}
     assert {module: lines for module, lines in lengths.items() if lines > MAX_LINES} == {}
 
 
 def test_no_two_public_classes_have_one_name() -> None:
     classes = [
         (module, node.lineno, node.name)
-        for module, source in modules().items()
-        for node in ast.parse(source).body
+        for module, (top, *_) in nodes().items()
+        for node in top.body
         if isinstance(node, ast.ClassDef) and not node.name.startswith("_")
     ]
     counts = Counter(name for _, _, name in classes)

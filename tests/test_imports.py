@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Container, Iterator
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
@@ -59,3 +60,17 @@ def test_a_circle_is_found_however_late_its_last_import_is(tmp_path: Path, late:
     (package / "below.py").write_text(f"{late}\n")
     with pytest.raises(CycleError):
         TopologicalSorter(imports_of(package)).prepare()
+
+
+#: Rooms whose tests are run without each wing in turn, by `.ci/without`.
+ROOMS = ("cli", "plugin", "report", "runs")
+#: Folders that may be missing: no other room imports them.
+WINGS = ("fleet", "live", "mpi", "preflights", "simulation", "torch_traces")
+
+
+def test_tests_of_rooms_that_stand_without_a_wing_import_none() -> None:
+    tests = Path(__file__).parent
+    of_a_wing = re.compile(rf"^ *(?:from|import) (?:dask_efficiency|tests)\.(?:{'|'.join(WINGS)})\b", re.M)
+    files = [path for room in ROOMS for path in (tests / room).rglob("*.py")]
+    assert len(files) > len(ROOMS)
+    assert [str(path.relative_to(tests)) for path in files if of_a_wing.search(path.read_text())] == []

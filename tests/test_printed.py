@@ -7,18 +7,15 @@ import logging
 import re
 import warnings
 from collections.abc import Iterator
-from pathlib import Path
 
 import click
 import pytest
 from click.testing import CliRunner
 
-import dask_efficiency
 from dask_efficiency.cli.commands import LazyGroup
 from dask_efficiency.cli.output import tell
 from dask_efficiency.show.log import logger
-
-PACKAGE = Path(dask_efficiency.__file__).parent
+from tests.trees import PACKAGE, nodes
 
 #: A name that clears the screen, hides what follows it, and writes a line of its own.
 EVIL = "w\x1b[2J\u202e\nERROR all is lost"
@@ -36,7 +33,7 @@ PRINTS = {"print", "echo", "secho", "warn", "warn_explicit"}
 PRINTED = {
     "cli/output.py": ["text"],  # of `tell`, made harmless line by line
     "live/top.py": ["plain(view, width=width, height=height)", "next(gaps)"],  # drawn: tests/live/test_terminal.py
-    "fleet/watch.py": ["error"],  # given to `tell`
+    "fleet/watch.py": ["str(left)", "why"],  # given to `tell`
     # its own names and numbers
     "report/demo.py": [
         *("client.dashboard_link", "_where_next(output)", "part.name", "part.obstacle", "threads", "workers"),
@@ -47,18 +44,13 @@ PRINTED = {
     ],
     # warnings of other libraries, given back as they were
     "fleet/cli.py": ["one.message", "one.category", "one.filename", "one.lineno"],
-    "simulation/cli.py": ["one.message", "one.category", "one.filename", "one.lineno"],
+    "simulation/cli.py": ["warning.message", "warning.category", "warning.filename", "warning.lineno"],
     # its own words and numbers
     "preflights/client.py": ["stopped"],
     "show/progress.py": ["unit"],
     # numbers, and settings by name
     "simulation/calls.py": ["judged.doubt"],
 }
-
-
-def trees() -> Iterator[tuple[str, ast.Module]]:
-    for path in sorted(PACKAGE.rglob("*.py")):
-        yield str(path.relative_to(PACKAGE)), ast.parse(path.read_text())
 
 
 def called(node: ast.Call) -> str:
@@ -90,10 +82,10 @@ def raw(node: ast.expr) -> Iterator[str]:
 
 def test_every_module_that_prints_a_name_makes_it_harmless_or_is_listed_here() -> None:
     found: dict[str, list[str]] = {}
-    for path, tree in trees():
+    for path, tree in nodes().items():
         printed = [
             text
-            for node in ast.walk(tree)
+            for node in tree
             if isinstance(node, ast.Call) and called(node) in PRINTS and not isinstance(node.func, ast.Subscript)
             for text in [each for argument in node.args for each in raw(argument)]
             if text not in ("RuntimeWarning", "SimulationWarning", "StoppedWarning")
@@ -108,8 +100,8 @@ def test_every_module_that_prints_a_name_makes_it_harmless_or_is_listed_here() -
 def test_all_modules_log_by_the_logger_that_makes_names_harmless() -> None:
     others = [
         path
-        for path, tree in trees()
-        if any(isinstance(node, ast.Call) and called(node) == "getLogger" for node in ast.walk(tree))
+        for path, tree in nodes().items()
+        if any(isinstance(node, ast.Call) and called(node) == "getLogger" for node in tree)
     ]
     # The first travels by value, and says what it says by its repr.
     assert others == ["plugin/bootstrap.py", "show/log.py"]
@@ -119,7 +111,6 @@ def test_all_modules_log_by_the_logger_that_makes_names_harmless() -> None:
 #: What errors say of workers, tasks and machines that is no name of another's: numbers, and names that were checked.
 IN_ERRORS = {
     "accounts/wire/heartbeats.py": ["group"],
-    "fleet/prometheus/prometheus_source.py": ["metric.machine"],
     "simulation/model/cluster_file.py": ["workers"],
     "torch_traces/kineto/parse.py": ["self.key"],
 }
@@ -130,8 +121,8 @@ IS_A_NAME = re.compile(
 
 def test_errors_quote_the_names_of_workers_tasks_and_machines() -> None:
     found: dict[str, list[str]] = {}
-    for path, tree in trees():
-        for node in ast.walk(tree):
+    for path, tree in nodes().items():
+        for node in tree:
             if isinstance(node, ast.Raise) and node.exc is not None:
                 pieces = [text for each in ast.walk(node.exc) if isinstance(each, ast.JoinedStr) for text in raw(each)]
                 if names := sorted({text for text in pieces if IS_A_NAME.search(text)}):

@@ -171,6 +171,7 @@ CAUSE_DESCRIPTIONS: dict[Bucket, dict[str, str]] = {
         "file": "read or wrote files",
         "network": "waited for a socket",
         "child-process": "waited for a process that the task had started",
+        "cluster": "waited for other tasks, or a lock, queue, event, variable or shuffle of Dask",
         UNKNOWN: "no sample showed why",
     },
     Bucket.OVERHEAD: {

@@ -1,4 +1,4 @@
-"""WindowDetails: causes, profiles and skew of a worker's window, and their merger over all workers."""
+"""WindowDetails: profiles and skew of a worker's window, and their merger over all workers."""
 
 from __future__ import annotations
 
@@ -7,8 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from dask_efficiency.accounts.buckets import CAUSES, Bucket
-from dask_efficiency.accounts.checks import RefusedPayload, counts, listed, mapping, short, text, whole
+from dask_efficiency.accounts.checks import MAX_NANOSECONDS, RefusedPayload, listed, mapping, short, text, whole
 from dask_efficiency.accounts.lines import Frame, HolderRow, Holdup, SampleRow, Stack
 from dask_efficiency.accounts.metered import BYTES, MEMORY, Metered
 from dask_efficiency.accounts.rows import add
@@ -20,25 +19,19 @@ MAX_DEPTH = 60
 MAX_ROWS = 5_000
 #: Long holds of each kind that are kept, the longest first. A guess: reports show fewer.
 MAX_HOLDS = 20
-_NONCPU = frozenset(CAUSES[Bucket.THREAD_NONCPU])
-_OVERHEAD = frozenset(CAUSES[Bucket.OVERHEAD])
 
 
 @dataclass(frozen=True, slots=True)
 class WindowDetails:
-    """Causes, profiles and skew of a worker's window, in nanoseconds."""
+    """Profiles and skew of a worker's window, in nanoseconds."""
 
-    #: Of ``thread-noncpu``, by (span, prefix) and bare cause.
-    causes: Mapping[tuple[str, str], Mapping[str, int]] = field(default_factory=dict)
-    overhead: Mapping[str, int] = field(default_factory=dict)
-    #: Time in which threads of libraries computed in place of free slots, by (span, prefix).
-    free_slot_library: Mapping[tuple[str, str], int] = field(default_factory=dict)
     profile: Mapping[SampleRow, int] = field(default_factory=dict)
     holders: Mapping[HolderRow, int] = field(default_factory=dict)
+    #: Number of looks.
+    lock_looks: Mapping[HolderRow, int] = field(default_factory=dict)
     gil_holds: tuple[Holdup, ...] = ()
     loop_blocks: tuple[Holdup, ...] = ()
     skew: Mapping[str, TaskSizes] = field(default_factory=dict)
-    metered: Mapping[Metered, int] = field(default_factory=dict)
 
 
 def encode_details(details: WindowDetails, *, limit: int) -> dict[str, Any]:
@@ -50,15 +43,12 @@ def encode_details(details: WindowDetails, *, limit: int) -> dict[str, Any]:
         return [[stacks.number(value) if isinstance(value, tuple) else value for value in row] for row in table]
 
     return {
-        "causes": [[span, prefix, dict(row)] for (span, prefix), row in details.causes.items()],
-        "overhead": dict(details.overhead),
-        "beside": [[span, prefix, ns] for (span, prefix), ns in details.free_slot_library.items()],
         "profile": rows((*place, ns) for place, ns in costliest(details.profile, limit).items()),
         "holders": rows((*holder, ns) for holder, ns in costliest(details.holders, limit).items()),
+        "lock_looks": rows((*holder, looks) for holder, looks in costliest(details.lock_looks, limit).items()),
         "gil_holds": rows(details.gil_holds),
         "loop_blocks": rows(details.loop_blocks),
         "skew": encode_sizes(details.skew),
-        "metered": [[*metered, value] for metered, value in details.metered.items()],
         "frames": [list(frame) for frame in stacks.frames],
         "stacks": stacks.rows,
     }
@@ -76,9 +66,6 @@ def decode_details(payload: object) -> WindowDetails:
             values = zip(columns.items(), entry, strict=True)
             yield [read(f"details.{field}.{name}", value) for (name, read), value in values]
 
-    def noncpu(name: str, row: object) -> dict[str, int]:
-        return counts(name, row, _NONCPU)
-
     frames = [Frame(*values) for values in rows("frames", function=text, file=text, line=whole)]
     stacks = [
         tuple(_one_of("details.frames", frames, i) for i in listed("details.stacks", entry))
@@ -90,20 +77,20 @@ def decode_details(payload: object) -> WindowDetails:
         return found
 
     return WindowDetails(
-        causes={(span, prefix): row for span, prefix, row in rows("causes", span=text, prefix=text, causes=noncpu)},
-        overhead=counts("details.overhead", fields.get("overhead"), _OVERHEAD),
-        free_slot_library={(span, prefix): ns for span, prefix, ns in rows("beside", span=text, prefix=text, ns=whole)},
         profile={
             SampleRow(*key): ns
             for *key, ns in rows("profile", bucket=text, cause=text, prefix=text, stack=stack, ns=whole)
         },
         holders={HolderRow(*key): ns for *key, ns in rows("holders", prefix=text, holder=text, stack=stack, ns=whole)},
-        gil_holds=tuple(Holdup(*values) for values in rows("gil_holds", ns=whole, holder=text, stack=stack)),
-        loop_blocks=tuple(Holdup(*values) for values in rows("loop_blocks", ns=whole, holder=text, stack=stack)),
-        skew=decode_sizes(fields.get("skew")),
-        metered={
-            Metered(*key): value for *key, value in rows("metered", **dict.fromkeys(Metered._fields, text), value=whole)
+        lock_looks={
+            HolderRow(*key): looks
+            for *key, looks in rows("lock_looks", prefix=text, holder=text, stack=stack, looks=whole)
         },
+        **{
+            field: tuple(Holdup(*values) for values in rows(field, ns=whole, holder=text, stack=stack, doing=text))
+            for field in ("gil_holds", "loop_blocks")
+        },
+        skew=decode_sizes(fields.get("skew")),
     )
 
 
@@ -113,6 +100,7 @@ class MergedProfiles:
     def __init__(self) -> None:
         self.profile: dict[SampleRow, int] = {}
         self.holders: dict[HolderRow, int] = {}
+        self.lock_looks: dict[HolderRow, int] = {}
         #: With the worker's name.
         self.gil_holds: list[tuple[str, Holdup]] = []
         self.loop_blocks: list[tuple[str, Holdup]] = []
@@ -120,22 +108,29 @@ class MergedProfiles:
         #: By worker name; under an empty name once there are too many.
         self.metered: dict[tuple[str, Metered], int] = {}
 
-    def add(self, worker: str, details: WindowDetails) -> None:
-        """Add the details of one worker."""
+    @property
+    def spans(self) -> set[str]:
+        """Spans of what was metered, by their ids."""
+        return {metered.span for _, metered in self.metered}
+
+    def add(self, worker: str, details: WindowDetails, metered: Mapping[Metered, int]) -> None:
+        """Add the details of one worker, and what it metered."""
         self.profile = _merged(self.profile, details.profile)
         self.holders = _merged(self.holders, details.holders)
+        self.lock_looks = _merged(self.lock_looks, details.lock_looks)
         for holds, more in ((self.gil_holds, details.gil_holds), (self.loop_blocks, details.loop_blocks)):
             every = [*holds, *((worker, hold) for hold in more)]
             holds[:] = heapq.nlargest(MAX_HOLDS, every, key=lambda item: item[1].ns)
         merge_sizes(self.skew, details.skew)
-        for metered, value in details.metered.items():
-            kept = (worker, metered), ("", metered), ("", metered.rest)
+        for one, value in metered.items():
+            kept = (worker, one), ("", one), ("", one.rest)
             room = len(self.metered) < MAX_ROWS, len(self.metered) < 2 * MAX_ROWS, True
             key = next(key for key, free in zip(kept, room, strict=True) if free or key in self.metered)
-            if (metered.context, metered.unit) == (MEMORY, BYTES):  # a peak, also of a worker that came twice
-                self.metered[key] = max(value, self.metered.get(key, 0))
+            before = self.metered.get(key, 0)
+            if (one.context, one.unit) == (MEMORY, BYTES):  # a peak, also of a worker that came twice
+                self.metered[key] = max(value, before)
             else:
-                add(self.metered, {key: value})
+                self.metered[key] = min(before + value, MAX_NANOSECONDS)
 
 
 def costliest(rows: Mapping[Any, int], limit: int) -> dict[Any, int]:

@@ -10,10 +10,16 @@ from collections.abc import Collection, Iterable, Mapping
 from functools import cache, lru_cache
 from typing import Any, Generic, NamedTuple, TypeVar
 
+from dask_efficiency.accounts.intake import fitting
+
 #: Rows of a table: 1 MB, as a row of 20 shared frames takes some 500 bytes.
 MAX_ROWS = 2_000
 #: Stands for a prefix: the worker's event loop.
 EVENT_LOOP = "(event loop)"
+#: Stands for a holder: nobody, as the event loop's thread waited for a core.
+NO_CORE = "(no core)"
+#: Stands for a bucket: CPU time of processes that tasks started and waited for, which is no thread's.
+CHILD_CPU = "child-cpu"
 #: Frames of a stack that are kept, the innermost. A guess: below them are mostly the callers of a library.
 MAX_DEPTH = 48
 
@@ -32,18 +38,27 @@ class Frame(NamedTuple):
 Stack = tuple[Frame, ...]
 
 
+#: Ways of computing: outside of the GIL; in a function of C that may hold it; and in Python code.
+NATIVE, UNDER_GIL, PYTHON = "", "gil", "python"
+
+
 class SampleRow(NamedTuple):
     """Row of a profile: where threads spent time, and on what."""
 
     bucket: str
+    #: Cause of waiting; of ``thread-cpu``, the way of computing.
     cause: str
     prefix: str
     #: Stack of the task, without Dask's frames below it; empty where it is not kept.
     stack: Stack
 
 
+#: Stand for a holder in looks at locks: the looks that saw tasks of a prefix wait, and these tasks, one for each look.
+LOOKS, WAITING = "(looks)", "(waiting)"
+
+
 class HolderRow(NamedTuple):
-    """Row of a profile of the GIL: its holder while tasks of a prefix waited for it."""
+    """Row of a profile of the GIL, or of locks: its holder while tasks of a prefix waited for it."""
 
     prefix: str
     #: Prefix of the holder's task; in parentheses if it was no task.
@@ -57,6 +72,8 @@ class Holdup(NamedTuple):
     ns: int
     holder: str
     stack: Stack
+    #: Messages that an event loop was at work on, in words: ``"sending tasks of quote (PriceList)"``.
+    doing: str = ""
 
 
 _Row = TypeVar("_Row", SampleRow, HolderRow)
@@ -100,27 +117,73 @@ _LOCAL = "locals>."
 #: Part of the file names of Python's import system, and the name that its calls get.
 _IMPORTS, IMPORT = "frozen importlib", "import"
 
+#: Stands for the file of a function that is C code: the innermost in a stack, whose caller waits in it.
+BUILT_IN = "<built-in>"
+#: Names of such functions that say no more than the cause of the wait does.
+_PLAIN = frozenset({"acquire", "__enter__", "sleep", "wait", "join"})
+
+#: Folders of the standard library, and of what runs tasks: they work and wait on behalf of whoever calls them.
+_SERVANTS = re.compile(
+    rf"^<|[\\/](?:{'|'.join(NOT_THE_USERS)}|tornado)[\\/]"
+    r"|[\\/](?:lib(?:64)?[\\/](?:python|pypy)\d[\d.]*t?|python\d+[\\/]lib|python\d+\.zip)[\\/](?!(?:site|dist)-packages[\\/])",
+    re.IGNORECASE,
+)
+#: Files in which threads wait for others on behalf of whoever calls them; and of Dask without its scheduler.
+_WAITS = re.compile(r"^<built-in>$|[\\/](?:threading\.py|concurrent[\\/]futures[\\/]\w+\.py|distributed[\\/].+)$")
+_DASKS = re.compile(r"[\\/]dask[\\/]")
+
 #: Stands for a line where no sample was taken.
 NOWHERE = Frame("", "", 0)
 
 
 def blamed(stack: Stack) -> Frame:
-    """The line of code that is blamed for a stack: that of the innermost frame of the user's own code, or else of all.
+    """The line of code that is blamed for a stack: that of the innermost frame of the user's own code.
 
-    Its function is the one that the line was calling, or the line's own where it called none. A decorator's wrapper is
-    not what anybody called: what it wraps stands for it. What runs as a module is imported is an import.
+    Its function is the one that the line was calling, or the line's own where it called none. Without the user's own
+    code, it is the outermost line of the library at work, in its own function: what this calls serves it, as the
+    standard library and Dask do. A decorator's wrapper is not what anybody called: what it wraps stands for it. What
+    runs as a module is imported is an import.
     """
     imports = next((i for i, frame in enumerate(stack) if _IMPORTS in frame.file), len(stack))
     # Code that a library generates as it is imported may be named like code that was typed in.
-    if imports < len(stack) and not any(_is_own(frame) and frame.file[0] != "<" for frame in stack[imports:]):
+    if imports < len(stack) and not any(is_own(frame) and frame.file[0] != "<" for frame in stack[imports:]):
         return blamed(stack[:imports])._replace(function=IMPORT)
     if not stack:
         return NOWHERE
-    last = len(stack) - 1
-    own = next((i for i in range(last, -1, -1) if _is_own(stack[i])), last)
-    called = [frame.function for frame in stack[own + 1 :]] or [stack[own].function]
+    own = next((i for i in range(len(stack) - 1, -1, -1) if is_own(stack[i])), None)
+    if own is None:
+        return _of_library(stack)
+    if own + 1 < len(stack) and _IMPORTS in stack[own + 1].file:
+        return stack[own]._replace(function=IMPORT)
+    called = [frame.function for frame in stack[own + 1 :] if frame.file != BUILT_IN or frame.function not in _PLAIN]
+    called = called or [stack[own].function]
     function = next((name for name in called if _LOCAL not in name), called[0])
     return Frame(function, stack[own].file, stack[own].line)
+
+
+def _of_library(stack: Stack) -> Frame:
+    """Outermost frame of the library at work: not of Dask or the standard library, if there is another."""
+    of_libraries = [frame for frame in stack if not is_servant(frame.file)]
+    if not of_libraries:
+        last = next((i for i in range(len(stack) - 1, -1, -1) if _DASKS.search(stack[i].file)), None)
+        if last is None:
+            return next((frame for frame in reversed(stack) if not _WAITS.search(frame.file)), stack[-1])
+        while last and _DASKS.search(stack[last - 1].file):
+            last -= 1
+        of_libraries = [stack[last]]
+    nested = of_libraries[0]._replace(function=of_libraries[0].function.rpartition(_LOCAL)[2])
+    return next((frame for frame in of_libraries if _LOCAL not in frame.function), nested)
+
+
+@lru_cache(maxsize=4096)
+def is_servant(file: str) -> bool:
+    """Check by its path if a file is of the standard library, of Dask, or of what runs tasks."""
+    return bool(_SERVANTS.search(file))
+
+
+def is_import(stack: Stack) -> bool:
+    """Check if a stack is of a module's import, also where that module is the user's own and computes meanwhile."""
+    return any(_IMPORTS in frame.file for frame in stack)
 
 
 def place_of(frame: Frame) -> str:
@@ -129,8 +192,8 @@ def place_of(frame: Frame) -> str:
     return f"{name}:{frame.line}" if frame.file else ""
 
 
-def _is_own(frame: Frame) -> bool:
-    """Check if a frame is the user's own. A nested function travels by value too, and may be a library's."""
+def is_own(frame: Frame) -> bool:
+    """Check if a frame is the user's own code. A nested function travels by value too, and may be a library's."""
     return is_the_users(frame.file) and not (BY_VALUE in frame.file and _LOCAL in frame.function)
 
 
@@ -145,7 +208,7 @@ def is_the_users(file: str) -> bool:
 def _starts_a_command(file: str) -> bool:
     """Check for a console script, which an installer wrote and which calls a library's ``main()``."""
     folder, name = os.path.split(file)
-    return folder == sysconfig.get_path("scripts") and "." not in name
+    return folder == fitting(sysconfig.get_path("scripts")) and "." not in name
 
 
 @cache
@@ -156,7 +219,7 @@ def _roots() -> tuple[str, ...]:
     for name in NOT_THE_USERS:
         spec = importlib.util.find_spec(name)
         roots.update(spec.submodule_search_locations or () if spec else ())
-    return tuple(os.path.join(root, "") for root in sorted(roots))
+    return tuple(fitting(os.path.join(root, "")) for root in sorted(roots))  # as frames name them
 
 
 #: Graphs of a window that are kept apart, prefixes of all of them, and keys compared to name one graph. Guesses that
@@ -172,7 +235,7 @@ def graph_name(wanted: Any) -> str:
     """Name of a graph by its wanted keys, equal on client and scheduler."""
     if not isinstance(wanted, Collection) or len(wanted) > MAX_WANTED:
         return NAMELESS
-    return min(map(str, wanted), default=NAMELESS)
+    return min(map(fitting, wanted), default=NAMELESS)
 
 
 class SentGraphs:

@@ -8,10 +8,12 @@ from dask_efficiency.accounts.rows import OTHER
 
 #: Units of ``context_meter``, if users give no others.
 SECONDS, BYTES, COUNT = "seconds", "bytes", "count"
+#: Unit of ours: objects in lists and the like that were pickled.
+ITEMS = "objects"
 
-#: Contexts: tasks, the background of P2P shuffles, transfers between workers, the peak of a worker's memory, and
-#: results of tasks.
-EXECUTE, P2P, TRANSFERS, MEMORY, RESULTS = "execute", "p2p", "transfers", "memory", "results"
+#: Contexts: tasks, the background of P2P shuffles, transfers between workers, the peak of a worker's memory, results of
+#: tasks, and messages as they are serialized and deserialized.
+EXECUTE, P2P, TRANSFERS, MEMORY, RESULTS, MESSAGES = "execute", "p2p", "transfers", "memory", "results", "messages"
 
 #: Labels of memory: of the worker's process, of results in it as Dask estimates them, and, of a prefix, how often both
 #: were sampled while its tasks ran. :data:`SHARED` follows where others ran, too.
@@ -37,6 +39,18 @@ DASK_LABELS = SPILL_LABELS | {"thread-cpu", "thread-noncpu", "executor", "other"
 OF_SHUFFLES = "p2p-"
 #: Prefixes of the keys of P2P shuffles' barriers, of tables and of rechunked arrays.
 BARRIERS = ("shuffle-barrier", "rechunk-barrier", "p2p-barrier")
+#: Prefixes of the keys of their tasks that put data in, and take it out, which wait for buffers to be sent or written.
+MOVERS = (
+    *("shuffle-transfer", "rechunk-transfer", "hash-join-transfer"),
+    *("p2pshuffle", "hashjoinp2p", "rechunk-p2p"),
+)
+
+
+def of_shuffles(prefix: str) -> bool:
+    """True for tasks of P2P shuffles, also if Dask fused them with others, which joins their names."""
+    return any(name in prefix for name in (*BARRIERS, *MOVERS))
+
+
 #: Ways of data: results are made, spilled, read back, found in memory, received, and sent to workers and clients;
 #: inputs of P2P shuffles are shuffled.
 WAYS = (
@@ -80,5 +94,7 @@ class Metered(NamedTuple):
 
     @property
     def rest(self) -> Metered:
-        """The quantity as which it counts once too many are kept apart."""
-        return Metered(self.context, "", "", OTHER if self.context == EXECUTE else self.label, self.unit)
+        """The quantity as which it counts once too many are kept apart; of these there are few, whatever is counted."""
+        known = self.context in (TRANSFERS, MEMORY, RESULTS) or (self.way and self.context != EXECUTE)
+        unit = self.unit if self.unit in (SECONDS, BYTES, COUNT, ITEMS) else OTHER
+        return Metered(self.context, "", "", self.label if known else OTHER, unit)

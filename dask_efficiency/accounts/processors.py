@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
-from dataclasses import asdict, dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass, replace
 from functools import reduce
 from itertools import product
 from operator import or_
 from typing import Any, NamedTuple
 
 from dask_efficiency.accounts.checks import RefusedPayload, mapping, short, text, whole
+from dask_efficiency.accounts.intake import fitting
 
 #: Bound of the processors of a machine; more are refused. A guess, above any real machine's.
 MAX_PROCESSORS = 1 << 16
+#: Key of the time of a worker's processors in its heartbeats.
+USED = "used"
 #: Pattern of an affinity mask.
 _MASK = f"0*[1-9a-f][0-9a-f]{{0,{MAX_PROCESSORS // 4}}}"
 
@@ -80,6 +83,17 @@ def others_share(workers: Iterable[Both], scheduler: Both | None = None) -> floa
     return others / everything if everything else None
 
 
+def taken_by_others(workers: Sequence[Both], scheduler: Both | None = None) -> float:
+    """Share of the cores of some processes on one host that others took; 0.0 if unknown.
+
+    A limit of the processes' own group leaves others the rest: that takes nothing from them.
+    """
+    now = [after for _, after in workers]
+    share, allowed = others_share(workers, scheduler) or 0.0, cores(now)
+    left = cores(replace(one, quota=None) for one in now) * (1.0 - share)
+    return max(1.0 - left / allowed, 0.0) if allowed else 0.0
+
+
 def _between(then: Processors, now: Processors) -> ProcessorTime | None:
     if then.used is None or now.used is None or (then.machine, then.affinity) != (now.machine, now.affinity):
         return None
@@ -111,7 +125,8 @@ def _union(masks: Iterable[int]) -> int:
 def encode_processors(processors: Processors) -> dict[str, Any]:
     """Plain data, as it travels."""
     used = None if processors.used is None else list(processors.used)
-    return {**asdict(processors), "affinity": f"{processors.affinity:x}", "used": used}
+    named = {"machine": fitting(processors.machine), "group": fitting(processors.group)}
+    return {**asdict(processors), **named, "affinity": f"{processors.affinity:x}", "used": used}
 
 
 def decode_processors(payload: object) -> Processors:
@@ -127,11 +142,12 @@ def decode_processors(payload: object) -> Processors:
         group=text("processors.group", given.get("group")),
         affinity=int(affinity, 16),
         quota=quota,
-        used=None if used is None else _decode_used(used),
+        used=None if used is None else decode_used(used),
     )
 
 
-def _decode_used(payload: object) -> ProcessorTime:
+def decode_used(payload: object) -> ProcessorTime:
+    """Check and read the time of a process's processors; raises :class:`RefusedPayload`."""
     if not isinstance(payload, (list, tuple)) or len(payload) != len(ProcessorTime._fields):
         raise RefusedPayload(f"processors.used is {short(payload)}; expected {len(ProcessorTime._fields)} numbers")
     return ProcessorTime(

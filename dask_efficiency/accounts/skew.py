@@ -9,7 +9,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from dask_efficiency.accounts.checks import MAX_NAME_LENGTH, MAX_NANOSECONDS, RefusedPayload, listed, short, text, whole
+from dask_efficiency.accounts.checks import MAX_NANOSECONDS, RefusedPayload, listed, short, text, whole
+from dask_efficiency.accounts.intake import fitting
 from dask_efficiency.accounts.rows import OTHER, add, kept_apart
 
 #: Largest relative error of a quantile. A guess: reports show two digits.
@@ -174,7 +175,7 @@ class Skew:
 
 def key_name(key: object) -> str:
     """A task's key as it travels."""
-    return str(key)[:MAX_NAME_LENGTH]
+    return fitting(key)
 
 
 def merge_sizes(total: dict[str, TaskSizes], more: Mapping[str, TaskSizes]) -> None:

@@ -9,6 +9,9 @@ from dataclasses import asdict, dataclass
 from enum import StrEnum
 from typing import Any
 
+from dask_efficiency.accounts.checks import MAX_FLOAT, short, whole
+from dask_efficiency.accounts.intake import finite
+
 
 class Cause(StrEnum):
     """Cause of a worker's slowness, as its signals show it."""
@@ -134,36 +137,46 @@ class SlowWorker:
     def from_dict(cls, content: Mapping[str, Any]) -> SlowWorker:
         """The inverse of :meth:`to_dict`; raises ValueError if something is missing or out of its range."""
         try:
-            evidence = tuple(Evidence(**{**item, **_floats(item)}) for item in content["evidence"])
             effect, lost = content["effect"], content["seconds_lost"]
             return cls(
-                worker=str(content["worker"]),
-                host=str(content["host"]),
+                worker=_text(content["worker"]),
+                host=_text(content["host"]),
                 cause=Cause(content["cause"]),
                 score=_number(content["score"], math.inf),
                 confidence=_number(content["confidence"]),
                 since=_number(content["since"]),
-                effect=None if effect is None else float(effect),
-                seconds_lost=None if lost is None else float(lost),
-                evidence=evidence,
-                workers=tuple(map(str, content.get("workers", ()))),
-                line=str(content.get("line", "")),
+                effect=None if effect is None else _number(effect),
+                seconds_lost=None if lost is None else _number(lost),
+                evidence=tuple(map(_evidence, content["evidence"])),
+                workers=tuple(map(_text, content.get("workers", ()))),
+                line=_text(content.get("line", "")),
             )
         except (KeyError, TypeError) as error:
             raise ValueError(f"not a finding: {str(error)[:200]}") from error
 
 
-def _floats(item: Mapping[str, Any]) -> dict[str, float]:
-    return {name: _number(item[name]) for name in ("value", "peers", "low", "high", "z")}
+def _evidence(item: Mapping[str, Any]) -> Evidence:
+    numbers = {name: _number(item[name]) for name in ("value", "peers", "low", "high", "z")}
+    return Evidence(signal=_text(item["signal"]), tasks=whole("tasks", item["tasks"]), **numbers)
 
 
 def _number(value: Any, missing: float = math.nan) -> float:
-    return missing if value is None else float(value)
+    if value is None:
+        return missing
+    if type(value) not in (int, float) or not -MAX_FLOAT <= value <= MAX_FLOAT:
+        raise ValueError(f"{short(value)} is in a finding; expected a number from {-MAX_FLOAT:g} to {MAX_FLOAT:g}")
+    return float(value)
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str):
+        raise ValueError(f"{short(value)} is in a finding; expected a string")
+    return value
 
 
 def _plain(value: Any) -> Any:
     if isinstance(value, float):
-        return value if math.isfinite(value) else None
+        return finite(value)
     if isinstance(value, tuple):
         return [_plain(item) for item in value]
     if isinstance(value, dict):

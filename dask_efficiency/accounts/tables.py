@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, fields
 from enum import Enum
 from functools import cache
@@ -25,6 +26,23 @@ Float32 = NDArray[np.float32]
 Bool = NDArray[np.bool_]
 #: An instant, a number or a position that was not recorded. NaN in columns of floats.
 MISSING = -1
+
+
+@contextmanager
+def needs_pandas() -> Iterator[None]:
+    """Say what to install where an import of pandas fails."""
+    try:
+        yield
+    except ImportError as error:
+        raise ImportError(f"tables need pandas: pip install 'dask-efficiency[report]' ({error})") from error
+
+
+def frame_of(columns: Mapping[str, Any]) -> pd.DataFrame:
+    """Table of pandas with these columns."""
+    with needs_pandas():
+        import pandas as pd
+
+    return pd.DataFrame(columns)
 
 
 class Clock(Enum):
@@ -131,9 +149,7 @@ class ColumnTable:
 
     def to_frame(self) -> pd.DataFrame:
         """The columns as a pandas DataFrame."""
-        import pandas as pd
-
-        return pd.DataFrame(self.columns())
+        return frame_of(self.columns())
 
 
 def _missing(dtype: type[np.generic], column: Column) -> Any:

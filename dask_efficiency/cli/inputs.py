@@ -1,4 +1,8 @@
-"""Input: what the argument of a command stands for, a scheduler or a file of some kind, known by its content."""
+"""Input: what the argument of a command stands for, a scheduler's address or a file of some kind, known by its content.
+
+A file is data, and no command connects to anywhere because of what is in one: a scheduler's file, which has an address,
+is taken as the option ``--scheduler-file`` only.
+"""
 
 from __future__ import annotations
 
@@ -13,30 +17,50 @@ from typing import Any
 
 import click
 
-from dask_efficiency.files.storage import ZIP, DamagedFileError, reading
+from dask_efficiency.files.storage import ZIP, DamagedFileError, opened, reading
+from dask_efficiency.files.text_files import read_text
 
 _SCHEMES = ("tcp://", "tls://", "ucx://", "ucxx://", "ws://", "wss://")
 #: Bytes at the start of a file from which its kind is recognized. A guess, larger than any header.
-_HEAD = 4096
+HEAD = 4096
 #: Columns that every table of tasks has.
 _COLUMNS = {"worker", "prefix"}
 #: Equal to :data:`dask_efficiency.report.files.FORMAT`.
 _REPORT = "dask-efficiency-report"
+#: Start of a cluster's dump in MessagePack: a mapping of three, of which ``scheduler`` is the first.
+_DUMP = b"\x83\xa9scheduler"
 
 
 class InputKind(Enum):
     """Kind of an input: its name in a sentence, and a command for it; ``{}`` is the input."""
 
     SCHEDULER = "a scheduler", ""
+    SCHEDULER_FILE = "a scheduler's file", "commands that ask a scheduler take it as `--scheduler-file {}`"
     REPORT = "a saved report", "`dask-efficiency report {}` shows it"
     TRACE = "a recorded run", "`dask-efficiency critical-path {}` and `dask-efficiency stragglers {}` explain it"
     CSV = "a table of tasks", "`dask-efficiency stragglers {}` judges its workers"
     PARQUET = "a table of tasks (Parquet)", "`dask-efficiency stragglers {}` judges its workers"
     PAGE = "a page", "open it in a browser"
     KINETO = "a trace of torch.profiler", "`dask-efficiency torch path {}` explains it"
+    EXECUTION = (
+        "an execution trace of PyTorch or Chakra",
+        "`dask-efficiency torch path TRACE --execution-trace {}` reads it beside the profiler's trace",
+    )
+    AUTOGRAD = "a trace of torch.autograd.profiler, which has no streams", "record one with torch.profiler"
     TORCH_PATH = "a saved path of a torch trace", "`dask-efficiency torch path {}` shows it"
     CHROME = "a timeline", "open it in ui.perfetto.dev"
+    OVERLAY = "a timeline with a critical path, which --chrome wrote", "open it in ui.perfetto.dev"
+    DUMP = "a dump of a cluster's state", "`distributed.cluster_dump.DumpArtefact.from_url` reads it"
+    PERFORMANCE_REPORT = "a page of Dask's performance_report", "open it in a browser"
     OTHER = "of no kind that is known here", ""
+
+
+#: By kind, what the head of such a file in JSON says.
+_SAY = (
+    (InputKind.OVERLAY, re.compile(r'"process_name","args":\{"name":"critical path"\}')),
+    (InputKind.EXECUTION, re.compile(r'^(?!.*"traceEvents").*("nodes"\s*:\s*\[|"ctrl_?[dD]eps"\s*:)', re.DOTALL)),
+    (InputKind.AUTOGRAD, re.compile(r'^\[.*"pid"\s*:\s*"CPU functions"', re.DOTALL)),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,12 +74,16 @@ class Input:
 
     def refusal(self, wanted: str) -> click.ClickException:
         """Error for a command that cannot use it: its kind, the command that can, and the expected kind."""
+        return click.ClickException(self.instead_of(wanted))
+
+    def instead_of(self, wanted: str) -> str:
+        """Words of that error."""
         name, use = self.kind.value
         use = f": {use.replace('{}', shlex.quote(self.given))}" if use else ""
-        return click.ClickException(f"{self.given} is {name}{use}; expected {wanted}")
+        return f"{self.given} is {name}{use}; expected {wanted}"
 
 
-def scheduler_address(given: str, wanted: str = "a scheduler's address or its scheduler file") -> str:
+def scheduler_address(given: str, wanted: str = "a scheduler's address") -> str:
     """Address of the scheduler that a command was given; any other input is refused, naming the command for it."""
     source = look_at(given)
     if source.kind is not InputKind.SCHEDULER:
@@ -63,23 +91,36 @@ def scheduler_address(given: str, wanted: str = "a scheduler's address or its sc
     return source.where
 
 
+def address_in(scheduler_file: str) -> str:
+    """Address in a file that ``dask scheduler --scheduler-file`` wrote; ValueError in any other."""
+    content = _object(read_text(scheduler_file).encode())
+    address = content.get("address")
+    if content.get("type") != "Scheduler" or not isinstance(address, str) or not address.startswith(_SCHEMES):
+        raise ValueError(
+            f"{scheduler_file} is no scheduler's file; expected one that `dask scheduler --scheduler-file` wrote"
+        )
+    return address
+
+
 def look_at(given: str) -> Input:
     """Recognize the kind of an input; OSError, ValueError or ImportError if it cannot be opened."""
     if is_address(given):
         return Input(given, InputKind.SCHEDULER, given)
+    if os.path.isdir(given):
+        raise IsADirectoryError(f"{given} is a folder; expected a file, or of several runs a pattern such as '*.json'")
     content: dict[str, Any] = {}
     try:
         with reading(given) as file:
-            head = file.read(_HEAD)
+            head = file.read(HEAD)
             kind = _by_head(given, head)
             if kind is None:
                 content = _object(head + file.read())
     except DamagedFileError:
         kind = InputKind.OTHER
-    if content.get("type") == "Scheduler" and isinstance(content.get("address"), str):
-        return Input(given, InputKind.SCHEDULER, content["address"])
     if content.get("format") == _REPORT:
         kind = InputKind.REPORT
+    elif content.get("type") == "Scheduler" and "address" in content:
+        kind = InputKind.SCHEDULER_FILE
     return Input(given, kind or (InputKind.CHROME if "traceEvents" in content else InputKind.OTHER), given)
 
 
@@ -90,12 +131,23 @@ def _by_head(given: str, head: bytes) -> InputKind | None:
         return _by_members(given)
     if head.startswith(b"PAR1"):
         return InputKind.PARQUET
+    if head.startswith(_DUMP) or text.startswith(("scheduler:\n", "workers:\n", "versions:\n")):
+        return InputKind.DUMP
+    if (kind := said_by(text)) is not None:
+        return kind
     if text.startswith("{"):
         return InputKind.KINETO if _is_kineto(text) else None  # they can be large
     if re.match(r"<!doctype html|<html", text, re.IGNORECASE):
-        return InputKind.PAGE
+        return InputKind.PERFORMANCE_REPORT if "<title>Dask Performance Report" in text else InputKind.PAGE
     columns = {name.strip(" \"'") for name in text.partition("\n")[0].strip().split(",")}
     return InputKind.CSV if columns >= _COLUMNS else InputKind.OTHER
+
+
+def said_by(text: str) -> InputKind | None:
+    """Kind that the head of a JSON file says it is; None if it does not."""
+    if not text.startswith(("{", "[")):
+        return None
+    return next((kind for kind, says in _SAY if says.search(text)), None)
 
 
 def is_address(given: str) -> bool:
@@ -123,10 +175,8 @@ def _is_kineto(text: str) -> bool:
 
 def _by_members(given: str) -> InputKind:
     """Kind of a zip archive: a torch path, a recorded run, or of no known kind."""
-    import fsspec
-
     try:
-        with fsspec.open(given, "rb", compression=None) as file, zipfile.ZipFile(file) as archive:
+        with opened(given) as file, zipfile.ZipFile(file) as archive:
             names = archive.namelist()
             if "path.json" in names:
                 return InputKind.TORCH_PATH

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import os
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from dask_efficiency.cli.output import tell
+from dask_efficiency.cli.inputs import address_in
+from dask_efficiency.cli.output import answers_of, one_line_errors, tell
 from dask_efficiency.files.storage import check_target
 
 if TYPE_CHECKING:
@@ -51,20 +53,13 @@ class Connection:
         address, security = self.secured(address)
 
         async def asked() -> Answer:
-            from distributed.core import rpc
+            from dask_efficiency.plugin.client import connected
 
-            from dask_efficiency.plugin.client import Server, check_answers
-
-            with_security = security.get_connection_args("client")
-            async with rpc(address, timeout=self.timeout_seconds, connection_args=with_security) as scheduler:
-                caller = Server(scheduler)
-                await check_answers(caller, address, seconds=self.timeout_seconds)
+            async with connected(address, security, seconds=self.timeout_seconds) as caller:
                 return await question(caller)
 
-        try:
+        with answers_of(address):
             return asyncio.run(asked())
-        except RuntimeError as error:  # NotRegisteredError, or raised over there
-            raise click.ClickException(" ".join(str(error).split())) from error
 
     def announce(self, address: str) -> None:
         """Print the line about the connection, before waiting."""
@@ -73,6 +68,12 @@ class Connection:
 
 Decorator = Callable[[Callable[..., None]], Callable[..., None]]
 _PEM_FILE = click.Path(exists=True, resolve_path=True, dir_okay=False)
+_scheduler_file_option = click.option(
+    "--scheduler-file",
+    type=click.Path(exists=True, dir_okay=False),
+    metavar="FILE",
+    help="Ask the scheduler that wrote this file, as for Dask's own commands.",
+)
 
 
 def timedelta(context: click.Context, parameter: click.Parameter, value: str | None) -> float | None:
@@ -92,11 +93,26 @@ def timedelta(context: click.Context, parameter: click.Parameter, value: str | N
 
 def target(context: click.Context, parameter: click.Parameter, value: str | None) -> str | None:
     """Check at once that a file or URL can be written."""
+    if value == "-":
+        raise click.BadParameter("'-' is no file here; expected a file or URL, such as /dev/stdout")
     if value is not None:
         try:
             check_target(value)
         except (OSError, ValueError, ImportError) as error:
             raise click.BadParameter(str(error)) from error
+    return value
+
+
+def folder_target(context: click.Context, parameter: click.Parameter, value: str | None) -> str | None:
+    """Make a folder, and check at once that files can be written there; URLs are not checked."""
+    if value is None or "://" in value:
+        return value
+    try:
+        os.makedirs(value, exist_ok=True)
+    except OSError as error:
+        raise click.BadParameter(f"{value!r} cannot be made: {error.strerror}; expected a folder") from error
+    if not os.access(value, os.W_OK | os.X_OK):
+        raise click.BadParameter(f"{value!r} may not be written to; expected a folder to save reports in")
     return value
 
 
@@ -183,17 +199,42 @@ def timeout_option(default: str, who: str) -> Decorator:
 
 
 def scheduler_options(
-    command: Callable[..., None], *, timeout: str = "10s", who: str = "a scheduler"
+    command: Callable[..., None],
+    *,
+    source: str = "source",
+    timeout: str = "10s",
+    who: str = "a scheduler",
+    required: bool = True,
 ) -> Callable[..., None]:
-    """Options of the connection to a scheduler, passed to the command as ``connection``."""
+    """Argument and options that name a scheduler, and those of the connection to it.
+
+    The command gets the argument, in place of which ``--scheduler-file`` may be given, under the name ``source``, and
+    the rest as ``connection``.
+    """
 
     @functools.wraps(command)
     def connected(
-        *, timeout: float, tls_ca_file: str | None, tls_cert: str | None, tls_key: str | None, **others: Any
+        *,
+        scheduler_file: str | None,
+        timeout: float,
+        tls_ca_file: str | None,
+        tls_cert: str | None,
+        tls_key: str | None,
+        **others: Any,
     ) -> None:
+        given = others.pop(source)
+        if required and given is None and scheduler_file is None:
+            raise click.UsageError(f"Missing argument '{source.upper()}', or --scheduler-file FILE")
+        if given is not None and scheduler_file is not None:
+            raise click.UsageError(f"expected one of {source.upper()} and --scheduler-file FILE")
+        if scheduler_file is not None:
+            with one_line_errors():
+                given = address_in(scheduler_file)
         files = {"tls_ca_file": tls_ca_file, "tls_client_cert": tls_cert, "tls_client_key": tls_key}
-        command(connection=Connection(timeout, files), **others)
+        command(connection=Connection(timeout, files), **{source: given}, **others)
 
+    decorated: Callable[..., None] = connected
     for name, what in (("key", "private key file"), ("cert", "certificate file"), ("ca-file", "CA cert(s) file")):
-        connected = click.option(f"--tls-{name}", type=_PEM_FILE, help=f"{what} for TLS (in PEM format)")(connected)
-    return timeout_option(timeout, who)(connected)
+        decorated = click.option(f"--tls-{name}", type=_PEM_FILE, help=f"{what} for TLS (in PEM format)")(decorated)
+    decorated = _scheduler_file_option(timeout_option(timeout, who)(decorated))
+    return click.argument(source, required=False)(decorated)

@@ -39,6 +39,18 @@ def one_line_errors(
 
 
 @contextmanager
+def answers_of(address: str) -> Iterator[None]:
+    """Turn an error that a scheduler answers, or an answer in which something is missing, into one line."""
+    try:
+        yield
+    except RuntimeError as error:  # NotRegisteredError, or raised over there
+        raise click.ClickException(" ".join(str(error).split())) from error
+    except (ArithmeticError, AttributeError, LookupError, TypeError) as error:
+        wrong = f"{address} gave an answer that cannot be read ({type(error).__name__}: {error})"
+        raise click.ClickException(f"{wrong}; expected a scheduler with this version of the plugin") from error
+
+
+@contextmanager
 def stoppable() -> Iterator[None]:
     """End a command on Ctrl-C with exit code 130, a line on its progress, and its result so far."""
     stopped = []

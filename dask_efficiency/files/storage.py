@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import bz2
+import errno
 import gzip
 import io
 import lzma
@@ -14,9 +15,9 @@ import uuid
 import zipfile
 import zlib
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
-from functools import partial
+from pathlib import PurePath
 from typing import IO, TYPE_CHECKING, Any, cast
 
 if TYPE_CHECKING:
@@ -38,6 +39,10 @@ _COMPRESSED: dict[bytes, Callable[[Any], Any]] = {
 ZIP = b"PK\x03\x04"
 #: Flags of a zip archive's member: encrypted, patched, strongly encrypted.
 _ENCRYPTED_OR_PATCHED = 0x61
+#: Links that are followed one after the other, as Linux does.
+_MAX_LINKS = 40
+#: Links to the open files of this process.
+_OPEN_FILES = "/proc/self/fd"
 _any_size: ContextVar[bool] = ContextVar("any_size", default=False)
 
 
@@ -117,7 +122,7 @@ def decompressed(file: IO[bytes], name: str) -> IO[bytes]:
 @contextmanager
 def reading(path: str | os.PathLike[str], **storage_options: Any) -> Iterator[IO[bytes]]:
     """Open a local file or fsspec URL to read its content, see :func:`decompressed`."""
-    with _opened(path, **storage_options) as file:
+    with opened(path, **storage_options) as file:
         yield decompressed(file, os.fspath(path))
 
 
@@ -126,14 +131,28 @@ def stored(path: str | os.PathLike[str], **storage_options: Any) -> bytes:
 
     An archive inside a compressed file could hold 100 times what 100 times that file's size is.
     """
-    with _opened(path, **storage_options) as file:
+    with opened(path, **storage_options) as file:
         return bytes(file.read())
 
 
-def _opened(path: str | os.PathLike[str], **storage_options: Any) -> Any:
+def opened(path: str | os.PathLike[str], **storage_options: Any) -> Any:
+    """Open a local file or fsspec URL for its stored bytes, in a ``with``, if :func:`check_file` lets it."""
     import fsspec
 
+    check_file(path)
     return fsspec.open(os.fspath(path), "rb", compression=None, **storage_options)
+
+
+def check_file(path: str | os.PathLike[str]) -> None:
+    """Raise OSError for a local pipe or device: files are looked at before they are read, and devices may never end."""
+    import fsspec
+
+    target = os.fspath(path)
+    if _is_local(target):
+        local = fsspec.core.url_to_fs(target)[1]
+        if os.path.exists(local) and not os.path.isfile(local) and not os.path.isdir(local):
+            kind = "pipe" if stat.S_ISFIFO(os.stat(local).st_mode) else "device or socket"
+            raise OSError(f"{target} is a {kind}; expected a file, as it is read more than once")
 
 
 class Members:
@@ -162,8 +181,8 @@ class Members:
 
     def sizes(self, member: str) -> tuple[int, int]:
         """Declared size of a member, and its compressed size; KeyError if it is missing."""
-        found = self._archive.getinfo(member)
-        return found.file_size, found.compress_size
+        info = self._archive.getinfo(member)
+        return info.file_size, info.compress_size
 
     def read(self, member: str) -> bytes:
         """Content of a member; KeyError if it is missing."""
@@ -178,12 +197,12 @@ class Members:
 
 @contextmanager
 def writing(
-    path: str | os.PathLike[str], *, compression: str | None = None, **storage_options: Any
+    path: str | os.PathLike[str], *, compression: str | None = None, new: bool = False, **storage_options: Any
 ) -> Iterator[IO[bytes]]:
     """Open a binary file for writing, which replaces the target once the block has ended without an error.
 
     A local pipe or device is written to as it stands. ``compression`` is one of fsspec's, or ``"infer"``: as the end of
-    the name says.
+    the name says. With ``new``, nothing is replaced: FileExistsError if the target exists by then.
     """
     import fsspec
 
@@ -194,9 +213,9 @@ def writing(
         file_system, target = fsspec.core.url_to_fs(target, **storage_options)
         if file_system.auto_mkdir:
             os.makedirs(os.path.dirname(target), exist_ok=True)
-        place = _in_place(os.path.realpath(target))
+        place = _in_place(followed(target), new=new)
     else:
-        place = _elsewhere(target, storage_options)
+        place = _elsewhere(target, storage_options, new=new)
     with place as file:
         if compression is None:
             yield file
@@ -212,7 +231,7 @@ def check_target(path: str | os.PathLike[str]) -> None:
     target = os.fspath(path)
     if not _is_local(target):
         return
-    local = os.path.realpath(fsspec.core.url_to_fs(target)[1])
+    local = followed(fsspec.core.url_to_fs(target)[1])
     folder = os.path.dirname(local)
     if os.path.isdir(local):
         raise IsADirectoryError(f"{target!r} cannot be written: it is a folder; expected a file")
@@ -224,27 +243,106 @@ def check_target(path: str | os.PathLike[str]) -> None:
         raise PermissionError(f"{target!r} cannot be written: {place!r} may not be written to")
 
 
+def followed(path: str | os.PathLike[str]) -> str:
+    """Place of a local file or folder to write, after all links on the way.
+
+    PermissionError for another user's link in a folder that anyone may write to, such as ``/tmp``: it could lead to a
+    file of yours. Linux' ``protected_symlinks`` does not hold for links that a program resolves by itself.
+    """
+    place, rest, links = os.getcwd(), [*reversed(PurePath(path).parts)], 0
+    while rest:
+        part = rest.pop()
+        if part == os.pardir:
+            place = os.path.dirname(place)
+            continue
+        folder, place = place, os.path.join(place, part)
+        if not os.path.islink(place):
+            continue
+        if _may_mislead(place, folder):
+            whose = "is another user's link in a folder that anyone may write to"
+            raise PermissionError(f"{place!r} {whose}; expected no link, or one of your own")
+        if (links := links + 1) > _MAX_LINKS:
+            raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), os.fspath(path))
+        rest.extend(reversed(PurePath(os.readlink(place)).parts))
+        place = folder
+    # Links in /proc lead to open files, whatever name they show.
+    is_open = os.path.exists(path) and not os.path.exists(place)
+    return os.path.abspath(path) if is_open else place
+
+
+def _may_mislead(link: str, folder: str) -> bool:
+    if not hasattr(os, "geteuid"):
+        return False
+    about = os.stat(folder)
+    return bool(about.st_mode & stat.S_IWOTH) and os.lstat(link).st_uid not in (os.geteuid(), about.st_uid)
+
+
+class _Written(io.FileIO):
+    """New or open file whose errors name the target, which the user gave."""
+
+    def __init__(self, file: int, target: str) -> None:
+        super().__init__(file, "wb")
+        self._target = target
+
+    def write(self, data: Any) -> int:
+        with _naming(self._target):
+            return super().write(data)
+
+
 @contextmanager
-def _in_place(target: str) -> Iterator[IO[bytes]]:
+def _naming(target: str) -> Iterator[None]:
+    """Let errors of the operating system in this block name the target only."""
+    try:
+        yield
+    except OSError as error:
+        raise OSError(error.errno, error.strerror, target) from error
+
+
+@contextmanager
+def _in_place(target: str, *, new: bool) -> Iterator[IO[bytes]]:
     if os.path.exists(target) and not os.path.isfile(target):
         # a file in place of a pipe or a device would be worse than a torn write
-        with open(target, "wb") as file:
+        with _naming(target):
+            descriptor = os.open(target, os.O_WRONLY)
+        with io.BufferedWriter(_Written(descriptor, target)) as file:
             yield file
         return
     temporary = os.path.join(os.path.dirname(target), f".{uuid.uuid4().hex}.tmp")
     try:
-        with open(temporary, "xb", opener=partial(_open_like, target)) as file:
+        with _naming(target):
+            descriptor = _opened_new(target, temporary)
+        with io.BufferedWriter(_Written(descriptor, target)) as file:
             yield file
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, target)
-    except OSError as error:
-        if error.filename == temporary:
-            error.filename = target  # the one that the user gave
-        raise
+            with _naming(target):
+                file.flush()
+                os.fsync(descriptor)
+                if not os.path.exists(temporary):
+                    # With a folder, of which an absolute path makes no use: Python follows links only then.
+                    os.link(f"{_OPEN_FILES}/{descriptor}", temporary, src_dir_fd=descriptor)
+        with _naming(target):
+            (_create if new else os.replace)(temporary, target)
     finally:
         if os.path.exists(temporary):
             os.remove(temporary)
+
+
+def _opened_new(target: str, temporary: str) -> int:
+    """Open a new file for a target, without a name where the file system can: a killed save leaves nothing then."""
+    if hasattr(os, "O_TMPFILE") and os.path.isdir(_OPEN_FILES):
+        with suppress(OSError):
+            return _open_like(target, os.path.dirname(target), os.O_WRONLY | os.O_TMPFILE)
+    return _open_like(target, temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0))
+
+
+def _create(temporary: str, target: str) -> None:
+    """Give a file a name that is free; FileExistsError if it is not."""
+    try:
+        os.link(temporary, target)
+    except FileExistsError:
+        raise
+    except OSError:  # a file system without hard links
+        os.close(os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL))
+        os.replace(temporary, target)
 
 
 def _open_like(target: str, path: str, flags: int) -> int:
@@ -256,23 +354,36 @@ def _open_like(target: str, path: str, flags: int) -> int:
     file = os.open(path, flags, 0o600)
     try:
         os.chown(file, before.st_uid, before.st_gid)
-    except PermissionError:
-        # The file was another user's: the new file's group gets the rights that others had.
+    except OSError:
+        # The file was another user's, who may be unknown in this container: the new file's group gets the rights that
+        # others had.
         mode = mode & ~0o070 | (mode & 0o007) << 3
     os.fchmod(file, mode)
     return file
 
 
 @contextmanager
-def _elsewhere(url: str, storage_options: dict[str, Any]) -> Iterator[IO[bytes]]:
+def _elsewhere(url: str, storage_options: dict[str, Any], *, new: bool) -> Iterator[IO[bytes]]:
     import fsspec
 
     # an object store keeps what was sent before an error, so sending waits for the whole content
-    with tempfile.SpooledTemporaryFile(_IN_MEMORY) as waiting:
+    with _Waiting(_IN_MEMORY) as waiting:
         yield cast(IO[bytes], waiting)
         waiting.seek(0)
-        with fsspec.open(url, "wb", compression=None, **storage_options) as file:
+        remote = fsspec.open(url, "wb", compression=None, **storage_options)
+        # Two that ask at the same moment both write: object stores have nothing better in common.
+        if new and remote.fs.exists(remote.path):
+            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), url)
+        with remote as file:
             shutil.copyfileobj(waiting, file)
+
+
+class _Waiting(tempfile.SpooledTemporaryFile[bytes]):
+    """Content that waits in memory, or in the folder of temporary files, which errors name."""
+
+    def write(self, data: Any) -> int:
+        with _naming(tempfile.gettempdir()):
+            return super().write(data)
 
 
 def _is_local(path: str) -> bool:
@@ -281,9 +392,19 @@ def _is_local(path: str) -> bool:
     return "::" not in path and fsspec.utils.get_protocol(path) in ("file", "local")
 
 
+@contextmanager
+def _needing(what: str) -> Iterator[None]:
+    """Say what to install where an import fails."""
+    try:
+        yield
+    except ImportError as error:
+        raise ImportError(f"{what} ({error})") from error
+
+
 def read_csv(path: str) -> pd.DataFrame:
     """Read a CSV file, which may be compressed, without nameless columns, such as the index that pandas writes."""
-    import pandas as pd
+    with _needing("a table in CSV needs pandas: pip install pandas"):
+        import pandas as pd
 
     with reading(path) as file:
         frame: pd.DataFrame = pd.read_csv(file, usecols=lambda name: not name.startswith("Unnamed: "))
@@ -292,10 +413,11 @@ def read_csv(path: str) -> pd.DataFrame:
 
 def read_parquet(path: str) -> pd.DataFrame:
     """Read a Parquet file; its rows may take no bytes at all in it."""
-    import pandas as pd
-    from pyarrow.parquet import read_metadata
+    with _needing("a table in Parquet needs pandas and pyarrow: pip install pandas pyarrow"):
+        import pandas as pd
+        from pyarrow.parquet import read_metadata
 
-    with _opened(path) as file:
+    with opened(path) as file:
         about, size = read_metadata(file), file.seek(0, 2)
         groups = [about.row_group(number) for number in range(about.num_row_groups)]
         rows, nbytes = sum(group.num_rows for group in groups), sum(group.total_byte_size for group in groups)

@@ -16,11 +16,12 @@ from dask_efficiency.fleet.outliers.outliers import CONTINUITY_SECONDS, find_out
 from dask_efficiency.fleet.prometheus.prometheus_query import PrometheusClient
 from dask_efficiency.fleet.prometheus.prometheus_source import PrometheusSource
 from dask_efficiency.fleet.prometheus.receivers import OwnMetrics
+from dask_efficiency.fleet.rounds.exclusions import Detector
 from dask_efficiency.fleet.rounds.metrics_file import read_metrics_file
 from dask_efficiency.fleet.rounds.rounds import Event
 from dask_efficiency.fleet.scheduler.worker_series import NAMES
 from dask_efficiency.fleet.settings import WatchSettings
-from dask_efficiency.fleet.watch import Detector, FleetWatch, Source
+from dask_efficiency.fleet.watch import FleetWatch, Source
 
 #: Least number of samples in a window; fewer show too little. A guess.
 MIN_SAMPLES = 16

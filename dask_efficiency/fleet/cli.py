@@ -70,7 +70,6 @@ between_option = click.option(
 
 
 @click.command("watch")
-@click.argument("source")
 @metrics_option
 @settings_option
 @click.option("--once", is_flag=True, help="Judge once, now, and end.")
@@ -94,8 +93,8 @@ def watch_command(
 ) -> None:
     """Name the machines that are unlike their peers.
 
-    SOURCE is the address of a Dask cluster with the plugin, or its scheduler file; with --metrics, the URL of a
-    Prometheus with the metrics of any machines. It judges every few minutes, and reports a machine once when it begins
+    SOURCE is the address of a Dask cluster with the plugin; with --metrics, the URL of a Prometheus with the metrics of
+    any machines. It judges every few minutes, and reports a machine once when it begins
     to be unlike others, and once when that has ended. Ctrl-C ends the watch.
 
     \b
@@ -148,6 +147,8 @@ def _watched(
     watch: FleetWatch, instants: Iterator[float], *, ends: bool, then: Callable[[float], None] | None = None
 ) -> tuple[bool, bool]:
     """Run the rounds; returns whether a machine was found, and whether one could have been."""
+    from dask_efficiency.fleet.rounds.exclusions import failure
+
     found = judged = answered = False
     warned = ""
     for at in instants:
@@ -169,6 +170,10 @@ def _watched(
             if not answered:
                 raise
             _warn(str(error))
+        except Exception as error:
+            if ends:
+                raise
+            _warn(failure(error))
     return found, judged
 
 

@@ -10,12 +10,12 @@ from typing import Any
 
 import numpy as np
 from distributed import Client
-from distributed.protocol import Serialize
 
 from dask_efficiency.fleet.outliers.metric_series import MetricSeries
+from dask_efficiency.fleet.rounds.exclusions import LeavingOut
 from dask_efficiency.fleet.scheduler.worker_series import STEP_SECONDS
 from dask_efficiency.plugin import names
-from dask_efficiency.plugin.client import Caller, NoAnswerError, ask, sync
+from dask_efficiency.plugin.client import Caller, NoAnswerError, ask, call, sync
 
 
 def worker_series(client: Client | None = None, seconds: float = 900.0) -> Any:
@@ -51,12 +51,11 @@ async def ask_series(caller: Caller, seconds: float = 900.0) -> MetricSeries:
     if not 0 < seconds < float("inf"):
         raise ValueError(f"seconds is {seconds!r}; expected a positive number")
     payload = await ask(caller, names.SERIES, seconds=float(seconds))
-    values = payload["values"]
-    # Within one process they arrive wrapped, not serialized.
-    values = values.data if isinstance(values, Serialize) else values
     metrics, workers, groups, hosts = (tuple(payload[name]) for name in ("metrics", "workers", "groups", "hosts"))
     start, step = float(payload["start"]), float(payload["step_seconds"])
-    return MetricSeries(metrics, workers, groups, hosts, start, step, np.asarray(values, np.float32))
+    with np.errstate(over="ignore"):  # what is too large is infinite
+        values = np.asarray(payload["values"], np.float32)
+    return MetricSeries(metrics, workers, groups, hosts, start, step, values)
 
 
 #: Seconds to wait for a worker's retirement: its data has to move first; a guess.
@@ -76,9 +75,12 @@ class SchedulerSource:
     timeout_seconds: float = 30.0
     step_seconds: float = STEP_SECONDS
 
-    def pull(self, *, start: float, stop: float) -> MetricSeries:
+    def pull(self, *, start: float, stop: float, leave_out: LeavingOut | None = None) -> MetricSeries:
         """Metrics of the last ``stop - start`` seconds, which end at ``stop`` whatever the scheduler's clock shows."""
         series: MetricSeries = self.asking(partial(self._asked, seconds=max(stop - start, self.step_seconds)))
+        if series.step_seconds != self.step_seconds:  # a tiny one would make endless tables of two answers
+            wrong = f"the scheduler at {self.name} has a sample in {series.step_seconds:g} s"
+            raise ValueError(f"{wrong}; expected one in {self.step_seconds:g} s")
         return replace(series, start=stop - series.values.shape[2] * series.step_seconds)
 
     async def _asked(self, caller: Caller, seconds: float) -> MetricSeries:
@@ -94,5 +96,5 @@ class SchedulerSource:
 
 async def retire(caller: Caller, name: str) -> bool:
     """Move a worker's data to others, and end it; False if there is no such worker."""
-    retiring = caller.scheduler.retire_workers(names=[name], close_workers=True, remove=True)
+    retiring = call(caller, "retire_workers", names=[name], close_workers=True, remove=True)
     return bool(await asyncio.wait_for(retiring, RETIRE_SECONDS))

@@ -156,9 +156,9 @@ class Attribution:
             wanted = operations["correlation"][unmatched]
             rows = np.minimum(np.searchsorted(asked.correlation, wanted), len(asked.correlation) - 1)
             hit = asked.correlation[rows] == wanted
-            rows, found = rows[hit], unmatched[hit]
-            work["owner"][found] = asked.owner[rows]
-            work["asked"][found] = np.minimum(asked.start[rows], work["start"][found])
+            rows, matched = rows[hit], unmatched[hit]
+            work["owner"][matched] = asked.owner[rows]
+            work["asked"][matched] = np.minimum(asked.start[rows], work["start"][matched])
             asked.awaited[asked.group[rows]] = False
             unmatched = unmatched[~hit]
         orphans = unmatched[:0] if final else unmatched[unmatched >= old]
@@ -206,10 +206,10 @@ class Attribution:
 def _waits(calls: Calls, owners: Int64) -> NDArray[np.void]:
     """Calls that wait for the device, of tasks' own threads."""
     rows = np.flatnonzero((calls["waits"] == BLOCKS) | (calls["waits"] == SPINS))
-    found = np.empty(len(rows), WAIT)
-    found["start"], found["end"], found["owner"] = calls["start"][rows], calls["end"][rows], owners[rows]
-    found["spins"] = calls["waits"][rows] == SPINS
-    return found
+    waits = np.empty(len(rows), WAIT)
+    waits["start"], waits["end"], waits["owner"] = calls["start"][rows], calls["end"][rows], owners[rows]
+    waits["spins"] = calls["waits"][rows] == SPINS
+    return waits
 
 
 def _outermost(calls: Calls) -> NDArray[np.intp]:

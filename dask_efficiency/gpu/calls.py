@@ -44,9 +44,9 @@ _DRIVER = {
 def _table(numbers: Mapping[int, str]) -> NDArray[np.uint8]:
     table = np.zeros(1024, np.uint8)
     for effect, ranges in numbers.items():
-        for one in ranges.split():
-            first, _, last = one.partition("-")
-            assert not table[int(first) : int(last or first) + 1].any(), f"calls {one} have two effects"
+        for span in ranges.split():
+            first, _, last = span.partition("-")
+            assert not table[int(first) : int(last or first) + 1].any(), f"calls {span} have two effects"
             table[int(first) : int(last or first) + 1] = effect
     return table
 

@@ -93,8 +93,8 @@ def ranked(numbers: NDArray[np.integer]) -> tuple[Int64, NDArray[np.intp]]:
         return np.empty(0, np.int64), np.empty(0, np.intp)
     smallest = int(numbers.min())
     if int(numbers.max()) - smallest >= _MAX_TABLE:
-        found, indices = np.unique(numbers, return_inverse=True)
-        return found.astype(np.int64), indices
+        distinct, indices = np.unique(numbers, return_inverse=True)
+        return distinct.astype(np.int64), indices
     above = numbers.astype(np.int64) - smallest
     present = np.bincount(above) > 0
     return np.flatnonzero(present) + smallest, (np.cumsum(present) - 1)[above]

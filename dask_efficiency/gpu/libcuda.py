@@ -46,7 +46,7 @@ def in_use(driver: ctypes.CDLL) -> bool:
 
 def devices(driver: ctypes.CDLL) -> list[CudaDevice]:
     """Devices that this process may use; empty before CUDA is initialised."""
-    count, found = ctypes.c_int(), []
+    count, usable = ctypes.c_int(), []
     if driver.cuDeviceGetCount(ctypes.byref(count)) != 0:
         return []
     for number in range(count.value):
@@ -58,8 +58,8 @@ def devices(driver: ctypes.CDLL) -> list[CudaDevice]:
             flags.value = active.value = 0
         known = name.value.decode(errors="replace") if driver.cuDeviceGetName(name, 256, device) == 0 else ""
         spins = flags.value & _SCHEDULE != _BLOCKS
-        found.append(CudaDevice(number, _uuid(driver, device), known, bool(active.value), spins))
-    return found
+        usable.append(CudaDevice(number, _uuid(driver, device), known, bool(active.value), spins))
+    return usable
 
 
 def driver_major(driver: ctypes.CDLL) -> int | None:

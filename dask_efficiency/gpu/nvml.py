@@ -57,19 +57,19 @@ class Nvml:
             self._nvml.nvmlShutdown()
 
     def _read(self, uuid: str, handle: Any) -> dict[str, float]:
-        found: dict[str, float] = {}
+        readings: dict[str, float] = {}
         lacking = self._lacking[uuid]
         for reader in _READERS:
             if reader in lacking:
                 continue
             try:
-                found.update(reader(self._nvml, handle))
+                readings.update(reader(self._nvml, handle))
             except (self._nvml.NVMLError_NotSupported, self._nvml.NVMLError_FunctionNotFound, AttributeError):
                 lacking.add(reader)
             except self._nvml.NVMLError:  # a device that has just failed, or will answer next time
                 continue
-        moved = {name: found.pop(name) for name in _COUNTED if name in found}
-        return found | self._moved[uuid].take(moved, at=time.monotonic())
+        moved = {name: readings.pop(name) for name in _COUNTED if name in readings}
+        return readings | self._moved[uuid].take(moved, at=time.monotonic())
 
 
 def _memory(nvml: Any, gpu: Any) -> Mapping[str, float]:

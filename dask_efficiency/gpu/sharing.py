@@ -68,9 +68,9 @@ def _fair(groups: NDArray[np.intp], busy: IntervalArrays, count: int) -> NDArray
     edges = np.concatenate(busy)
     order = np.argsort(edges, kind="stable")
     at_once = np.cumsum(np.where(order < len(groups), 1, -1))[:-1]
-    each = np.empty(len(edges))
-    each[order] = np.concatenate([[0.0], np.cumsum(np.diff(edges[order]) / np.maximum(at_once, 1))])
-    return np.bincount(groups, each[len(groups) :] - each[: len(groups)], count).astype(np.float64, copy=False)
+    shares = np.empty(len(edges))
+    shares[order] = np.concatenate([[0.0], np.cumsum(np.diff(edges[order]) / np.maximum(at_once, 1))])
+    return np.bincount(groups, shares[len(groups) :] - shares[: len(groups)], count).astype(np.float64, copy=False)
 
 
 def _rounded(shares: NDArray[np.float64], whole: int) -> Int64:
@@ -112,8 +112,8 @@ def label(work: NDArray[np.void], stops: Int64, start: int, stop: int) -> NDArra
     copies = difference(union(begin[~is_kernel] + shift[~is_kernel], end[~is_kernel] + shift[~is_kernel]), kernels)
     others = difference(_others(work, ranks, start, stop), kernels)
     # In the order of the labels.
-    found = (kernels, difference(others, copies), intersection(others, copies), difference(copies, others))
-    return np.concatenate([_stretches(kind, laid, owners, span, start) for kind, laid in enumerate(found)])
+    by_label = (kernels, difference(others, copies), intersection(others, copies), difference(copies, others))
+    return np.concatenate([_stretches(kind, laid, owners, span, start) for kind, laid in enumerate(by_label)])
 
 
 def _others(work: NDArray[np.void], ranks: NDArray[np.intp], start: int, stop: int) -> IntervalArrays:
@@ -140,10 +140,10 @@ def _others(work: NDArray[np.void], ranks: NDArray[np.intp], start: int, stop: i
 
 
 def _stretches(kind: int, laid: IntervalArrays, owners: Int64, span: int, start: int) -> NDArray[np.void]:
-    found, rank = np.empty(len(laid.start), STRETCH), laid.start // span
-    found["start"], found["end"] = laid.start - rank * span + start, laid.stop - rank * span + start
-    found["owner"], found["label"] = owners[rank], kind
-    return found
+    stretches, rank = np.empty(len(laid.start), STRETCH), laid.start // span
+    stretches["start"], stretches["end"] = laid.start - rank * span + start, laid.stop - rank * span + start
+    stretches["owner"], stretches["label"] = owners[rank], kind
+    return stretches
 
 
 def blocked(waits: NDArray[np.void], stretches: NDArray[np.void]) -> tuple[Int64, Int64]:

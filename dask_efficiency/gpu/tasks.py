@@ -116,8 +116,8 @@ class TaskTable:
         if thread is None:
             return None
         row = bisect_left(thread.starts, task.start)
-        found = row < len(thread.windows) and thread.windows[row].task == task
-        return self._open(thread, row) if found else None
+        is_known = row < len(thread.windows) and thread.windows[row].task == task
+        return self._open(thread, row) if is_known else None
 
     def forget(self, task: Task) -> None:
         """Forget an ended task."""
@@ -142,8 +142,8 @@ class TaskTable:
             of_tasks[rows] = True
             latest = np.searchsorted(np.array(thread.starts, np.int64), at[rows], side="right") - 1
             inside = (latest >= 0) & (at[rows] <= np.array(thread.stops, np.int64)[latest])
-            found, which = ranked(latest[inside])
-            opened = np.array([self._open(thread, row).number for row in found.tolist()], np.int64)
+            distinct, which = ranked(latest[inside])
+            opened = np.array([self._open(thread, row).number for row in distinct.tolist()], np.int64)
             numbers[rows[inside]] = opened[which]
         return numbers, of_tasks
 
@@ -195,10 +195,10 @@ class TaskTable:
         # A task is still at work at the instant at which it ends.
         ended, sum_ended = _up_to(stops, order, at - 1)
         # Where exactly one is left, the difference of the sums of indices is its index.
-        one = begun - ended == 1
+        single = begun - ended == 1
         numbers = np.full(len(at), NOBODY, np.int64)
-        found, which = ranked((sum_begun - sum_ended)[one])
-        numbers[one] = np.array([self._open(*rows[place]).number for place in found.tolist()], np.int64)[which]
+        distinct, which = ranked((sum_begun - sum_ended)[single])
+        numbers[single] = np.array([self._open(*rows[place]).number for place in distinct.tolist()], np.int64)[which]
         return numbers, begun > ended
 
 

@@ -80,8 +80,8 @@ class TorchEventMeter(GpuMeter):
         """Event on the current stream; None if that would make a context, or fails."""
         try:
             device = self._cuda.current_device()
-            found = libcuda.devices(self._driver)
-            if self._closed or not any(one.active and one.number == device for one in found):
+            devices = libcuda.devices(self._driver)
+            if self._closed or not any(known.active and known.number == device for known in devices):
                 return None
             event = self._cuda.Event(enable_timing=True)
             event.record()

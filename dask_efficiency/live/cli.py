@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import sys
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
+from functools import partial
 
 import click
 
 from dask_efficiency.cli.inputs import scheduler_address
 from dask_efficiency.cli.options import Connection, json_lines_option, scheduler_options, timedelta
-from dask_efficiency.cli.output import one_line_errors
+from dask_efficiency.cli.output import answers_of, one_line_errors
 
 
 @click.command("top")
-@click.argument("scheduler")
 @click.option(
     "--interval",
     default="2s",
@@ -24,12 +24,12 @@ from dask_efficiency.cli.output import one_line_errors
 )
 @click.option("--once", is_flag=True, help="Print what happened in one interval, and end.")
 @json_lines_option
-@scheduler_options
+@partial(scheduler_options, source="scheduler")
 def command(scheduler: str, interval: float, once: bool, as_json: bool, connection: Connection) -> None:
     """Watch what the threads of a cluster do now.
 
-    The least useful workers come first. SCHEDULER is a scheduler's address (tcp://host:8786, tls://host:8786 or
-    host:8786), or the file that `dask scheduler --scheduler-file` wrote. Ctrl-C ends it.
+    The least useful workers come first. SCHEDULER is a scheduler's address: tcp://host:8786, tls://host:8786 or
+    host:8786. Ctrl-C ends it. A terminal needs rich: pip install 'dask-efficiency[report]'.
     """
     with one_line_errors():
         _watch(scheduler_address(scheduler), interval, once, as_json, connection)
@@ -38,8 +38,7 @@ def command(scheduler: str, interval: float, once: bool, as_json: bool, connecti
 def _watch(address: str, interval: float, once: bool, as_json: bool, connection: Connection) -> None:
     import asyncio
 
-    from dask_efficiency.live.top import MeterFailedError, blocks, json_lines, show_views, terminal
-    from dask_efficiency.plugin.client import NotRegisteredError
+    from dask_efficiency.live.top import blocks, json_lines, show_views, terminal
 
     address, security = connection.secured(address)
     connection.announce(address)
@@ -56,9 +55,5 @@ def _watch(address: str, interval: float, once: bool, as_json: bool, connection:
         showing = show_views(
             show, address, security=security, interval_seconds=interval, once=once, timeout_seconds=timeout
         )
-        try:
+        with answers_of(address), suppress(KeyboardInterrupt):
             asyncio.run(showing)
-        except KeyboardInterrupt:
-            return
-        except (NotRegisteredError, MeterFailedError) as error:
-            raise click.ClickException(" ".join(str(error).split())) from error

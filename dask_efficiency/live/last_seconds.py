@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
-from dask_efficiency.accounts.buckets import CAUSES, UNKNOWN, Breakdown, Bucket, causes_of, fit_known_causes
+from dask_efficiency.accounts.buckets import CAUSES, UNKNOWN, Breakdown, Bucket, causes_of
 from dask_efficiency.accounts.cluster.cluster import ClusterLedger
+from dask_efficiency.accounts.facts import Facts
 from dask_efficiency.accounts.metered import BYTES, READ_UNCOMPRESSED, SPILLED_UNCOMPRESSED, WAYS
 from dask_efficiency.accounts.rows import OTHER, growth
 from dask_efficiency.accounts.worker.balance import TASK_BUCKETS
@@ -78,38 +79,61 @@ class DetailsNow:
         return Details(self.at, self.workers, self.gpus, self.prefixes, self.amounts)
 
 
+class ActivityTotals(Protocol):
+    """Thread time of a whole cluster since its accounts began."""
+
+    @property
+    def activity(self) -> Mapping[str, int]:
+        """Nanoseconds by activity."""
+
+    @property
+    def causes(self) -> Mapping[str, int]:
+        """Nanoseconds by cause, as far as causes are known."""
+
+
+def facts_between(then: ActivityTotals, now: ActivityTotals) -> Facts:
+    """Thread time of a cluster between two instants, as that of one worker."""
+    did, causes = growth(now.activity, then.activity), growth(now.causes, then.causes)
+    return Facts.of_views({ALL_WORKERS: did}, causes={ALL_WORKERS: causes})
+
+
 @dataclass(frozen=True)
 class LastSeconds:
     """Activity of a cluster between two instants; each part is computed on first use."""
 
     seconds: float
     nthreads: int
-    #: Thread time by activity, from heartbeats; empty without any.
-    did: Breakdown
-    #: Details at the start and the end. On a dashboard the start is up to a minute before or after that of :attr:`did`.
+    #: Thread time by activity and cause, from heartbeats.
+    facts: Facts
+    #: Details at the start and the end. On a dashboard the start is up to a minute before or after that of the facts.
     then: Details
     now: Details | DetailsNow
     not_measured: Mapping[str, str] = field(default_factory=dict)
-    #: Parts of :attr:`did` by :data:`~dask_efficiency.accounts.buckets.CAUSE_NAMES`; those of a bucket add up to it, or
-    #: are absent.
-    causes: Mapping[str, int] = field(default_factory=dict)
     not_sampled: Mapping[str, str] = field(default_factory=dict)
 
     @classmethod
     def of(cls, cluster: ClusterLedger, polls: Sequence[Moment], *, then: Details) -> LastSeconds:
         """Activity from the first poll to the last of a cluster whose accounts are current."""
         first, last = polls[0], polls[-1]
-        did = Breakdown(growth(last.activity, first.activity))
         return cls(
             seconds=(last.at - first.at) / 1e9,
             nthreads=last.nthreads,
-            did=did,
+            facts=facts_between(first, last),
             then=then,
             now=DetailsNow(last.at, cluster),
-            not_measured=dict(cluster.reasons),
-            causes=fit_known_causes(growth(last.causes, first.causes), did.to_nanoseconds()),
+            not_measured=cluster.not_measured,
             not_sampled=cluster.not_sampled,
         )
+
+    @property
+    def did(self) -> Breakdown:
+        """Thread time by activity; empty without a heartbeat."""
+        return self.facts.whole
+
+    @property
+    def causes(self) -> Mapping[str, int]:
+        """Nanoseconds by :data:`~dask_efficiency.accounts.buckets.CAUSE_NAMES`; those of a bucket add up to it."""
+        return self.facts.causes_by_worker.get(ALL_WORKERS, {})
 
     @cached_property
     def report(self) -> EfficiencyReport:
@@ -121,9 +145,8 @@ class LastSeconds:
             started=0.0,
             window_seconds=with_work,
             cluster_seconds=with_work,
-            by_worker={ALL_WORKERS: self.did},
+            facts=self.facts,
             not_measured=self.not_measured,
-            causes_by_worker={ALL_WORKERS: self.causes} if self.causes else {},
             not_sampled=self.not_sampled,
         )
 
@@ -218,6 +241,7 @@ SENTENCES: dict[Bucket, dict[str, str]] = {
         "file": "Threads wait for files",
         "network": "Threads wait for the network",
         "child-process": "Threads wait for processes that tasks started",
+        "cluster": "Threads wait for other tasks, or a lock, queue, event or shuffle of Dask",
     },
     Bucket.OVERHEAD: {
         "hand-over": "Tasks wait to begin in their threads",

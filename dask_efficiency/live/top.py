@@ -12,11 +12,10 @@ from itertools import chain, repeat
 from typing import IO
 
 from distributed import Security
-from distributed.core import rpc
 
 from dask_efficiency.live.terminal import coloured, plain
 from dask_efficiency.live.top_view import HEARTBEATS, Observation, TopView, baseline, read, top_view
-from dask_efficiency.plugin.client import NotRegisteredError, Server, ask, check_answers
+from dask_efficiency.plugin.client import NoAnswerError, NotRegisteredError, ask, connected
 from dask_efficiency.show.drawn_buckets import DISTINCT_COLOURS
 
 #: Observations kept to compare with; slow heartbeats need more than two. A guess.
@@ -39,13 +38,10 @@ async def show_views(
     """Show a cluster until interrupted, or ``once``; a view covers an interval, and several heartbeats at least.
 
     The first view covers the whole life of the accounts, unless ``once`` is given. Within ``timeout_seconds`` the
-    scheduler has to accept the connection, and to answer the first time.
+    scheduler has to accept the connection, and to answer the first time; one that stops later is a NoAnswerError.
     """
-    connection = security.get_connection_args("client")
     observations: deque[Observation] = deque(maxlen=MAX_OBSERVATIONS)
-    async with rpc(address, timeout=timeout_seconds, connection_args=connection) as server:
-        scheduler = Server(server)
-        await check_answers(scheduler, address, seconds=timeout_seconds)
+    async with connected(address, security, seconds=timeout_seconds) as scheduler:
         while True:
             try:
                 now = read(await ask(scheduler, "live"))
@@ -53,6 +49,10 @@ async def show_views(
                 raise
             except RuntimeError as error:  # raised on the scheduler
                 raise MeterFailedError(f"the plugin cannot answer: {error}") from error
+            except OSError as error:
+                raise NoAnswerError(
+                    f"{address} answers no more: the scheduler stopped, or cannot be reached"
+                ) from error
             then = baseline(observations, now, seconds=interval_seconds)
             if then is not None or not once:
                 show(top_view(then, now, source=address))

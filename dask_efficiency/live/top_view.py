@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -10,11 +9,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dask_efficiency.accounts.buckets import Breakdown, fit_known_causes
 from dask_efficiency.accounts.cluster.account import ACTIVITIES
 from dask_efficiency.accounts.cluster.presence import GPU_ACTIVITIES
+from dask_efficiency.accounts.facts import Facts
+from dask_efficiency.accounts.intake import finite
 from dask_efficiency.accounts.rows import growth
-from dask_efficiency.live.last_seconds import Details, LastSeconds, mean_threads
+from dask_efficiency.live.last_seconds import Details, LastSeconds, facts_between, mean_threads
 from dask_efficiency.live.times import Gpu, GpuTimes, WorkerTimes
 from dask_efficiency.plugin.names import ALL_WORKERS
 from dask_efficiency.report.findings import in_a_line
@@ -128,7 +128,7 @@ class TopView:
             "seconds": last.seconds,
             "nthreads": last.nthreads,
             "headline": in_a_line(last.report),
-            "efficiency": _finite(last.report.efficiency),
+            "efficiency": finite(last.report.efficiency),
             "threads": last.threads,
             "threads_by_cause": last.threads_by_cause,
             "tasks": dict(self.tasks),
@@ -150,7 +150,7 @@ class TopView:
             "life": {
                 "seconds": life.window_seconds,
                 "headline": in_a_line(life),
-                "efficiency": _finite(life.efficiency),
+                "efficiency": finite(life.efficiency),
                 "thread_seconds": dict(life.breakdown),
                 "moved_bytes": last.moved_in_all,
             },
@@ -162,25 +162,21 @@ def top_view(then: Observation | None, now: Observation, *, source: str) -> TopV
     start = then or replace(now, at=now.started, activity={}, causes={}, tasks={}, more_workers=0)
     # If not all workers are named, a worker that is no longer named may still be present.
     all_named = now.more_workers == start.more_workers == 0
-    did = Breakdown(growth(now.activity, start.activity))
     last = LastSeconds(
         seconds=(now.at - start.at) / 1e9,
         nthreads=now.nthreads,
-        did=did,
+        facts=facts_between(start, now),
         then=Details(start.at) if then is None else then.details,
         now=now.details,
-        causes=fit_known_causes(growth(now.causes, start.causes), did.to_nanoseconds()),
         not_sampled=now.not_sampled,
     )
-    causes = fit_known_causes(now.bucket_causes, now.buckets)
     life = EfficiencyReport(
         name="life",
         started=0.0,
         window_seconds=(now.at - now.started) / 1e9,
         cluster_seconds=max(0, now.outstanding - now.no_workers) / 1e9,
         no_workers_seconds=now.no_workers / 1e9,
-        by_worker={ALL_WORKERS: Breakdown(now.buckets)},
-        causes_by_worker={ALL_WORKERS: causes} if causes else {},
+        facts=Facts.of_views({ALL_WORKERS: now.buckets}, causes={ALL_WORKERS: now.bucket_causes}),
         not_sampled=now.not_sampled,
     )
     return TopView(
@@ -193,7 +189,3 @@ def top_view(then: Observation | None, now: Observation, *, source: str) -> TopV
         left=tuple(sorted(start.workers.keys() - now.workers.keys(), key=natural)) if all_named else (),
         life=life,
     )
-
-
-def _finite(value: float) -> float | None:
-    return value if math.isfinite(value) else None

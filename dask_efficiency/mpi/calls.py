@@ -20,16 +20,16 @@ from dask_efficiency.simulation.model.units import parse_nbytes
 
 def hosts_of_ranks(topology: Topology, slots: Mapping[str, int], ranks: int) -> tuple[str, ...]:
     """Place ranks on hosts, which are filled in their order, as by ``mpiexec -f``; ``slots`` has ranks by host."""
-    found: list[str] = []
+    hosts: list[str] = []
     for name, count in slots.items():
         host = topology.known_host(name)
-        if (taken := found.count(host.name) + count) > host.slots:
+        if (taken := hosts.count(host.name) + count) > host.slots:
             few = f"{host.name!r} gets {format_count(taken, 'rank')} and has {format_count(host.slots, 'slot')}"
             raise PlacementError(host.name, few)
-        found += [host.name] * count
-    if len(found) < ranks:
-        raise PlacementError("", f"{format_count(ranks, 'rank')}, and {format_count(len(found), 'slot')}")
-    return tuple(found[:ranks])
+        hosts += [host.name] * count
+    if len(hosts) < ranks:
+        raise PlacementError("", f"{format_count(ranks, 'rank')}, and {format_count(len(hosts), 'slot')}")
+    return tuple(hosts[:ranks])
 
 
 def read_hosts_of_ranks(topology: Topology, path: str | os.PathLike[str], ranks: int) -> tuple[str, ...]:
@@ -94,12 +94,12 @@ def simulate(
     and Platforms, JPDC 2014, whose SMPI replays the same traces. We differ: MPICH's own tables choose the algorithms.
     """
     settings = _settings(mpich, algorithms, eager, overhead_seconds, instructions_per_second)
-    found = read_cluster_file(cluster)
+    described = read_cluster_file(cluster)
     if hostfile is None:
-        slots = {host.name: found.workers[host.name] for host in found.topology.hosts}
-        return run(program, found.topology, hosts_of_ranks(found.topology, slots, program.size), settings)
-    hosts = read_hosts_of_ranks(found.topology, hostfile, program.size)
-    return run(program, found.topology, hosts, settings, Path(hostfile).name)
+        slots = {host.name: described.workers[host.name] for host in described.topology.hosts}
+        return run(program, described.topology, hosts_of_ranks(described.topology, slots, program.size), settings)
+    hosts = read_hosts_of_ranks(described.topology, hostfile, program.size)
+    return run(program, described.topology, hosts, settings, Path(hostfile).name)
 
 
 def place(
@@ -137,13 +137,13 @@ def place(
         hostfiles = (hostfiles,)
     if not hostfiles:
         raise ValueError("hostfiles is empty; expected at least one placement")
-    found = read_cluster_file(cluster)
+    described = read_cluster_file(cluster)
     settings = _settings(mpich, algorithms, eager, overhead_seconds, instructions_per_second)
     # all hostfiles are read before the first simulation
-    placed = {os.fspath(path): read_hosts_of_ranks(found.topology, path, program.size) for path in hostfiles}
+    placed = {os.fspath(path): read_hosts_of_ranks(described.topology, path, program.size) for path in hostfiles}
     short = {name: Path(name).name for name in placed}
     runs = until_stopped(
-        lambda name: run(program, found.topology, placed[name], settings, short[name]), list(placed), "placements"
+        lambda name: run(program, described.topology, placed[name], settings, short[name]), list(placed), "placements"
     )
     ranked = sorted(runs, key=lambda run: run.makespan_seconds)
     return MpiPlacements(tuple(ranked), tuple(short.values())[len(runs) :])

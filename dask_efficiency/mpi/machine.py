@@ -73,10 +73,10 @@ class Machine:
     @property
     def algorithms(self) -> dict[str, dict[str, int]]:
         """Number of uses by ranks of each algorithm, by collective."""
-        found: dict[str, dict[str, int]] = {}
+        uses: dict[str, dict[str, int]] = {}
         for (name, algorithm), count in sorted(self._calls.used.items()):
-            found.setdefault(name, {})[algorithm] = count
-        return found
+            uses.setdefault(name, {})[algorithm] = count
+        return uses
 
     # -- one rank ----------------------------------------------------------------------------------
 

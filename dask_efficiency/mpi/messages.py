@@ -87,7 +87,7 @@ class Mailbox:
         """Message that a receive matches; None if it has to wait for one."""
         key = (source, tag)
         if ANY in key:
-            fitting = [(found[0][0], one) for one, found in self._unmatched.items() if _matches(source, tag, *one)]
+            fitting = [(sent[0][0], key) for key, sent in self._unmatched.items() if _matches(source, tag, *key)]
             if fitting:
                 return _first(self._unmatched, min(fitting)[1])[1]
             self._wild.append((source, tag, request))

@@ -74,9 +74,9 @@ class MpiPrediction(Shown):
         """Seconds of a rank by activity, until the end of the last rank; after its own end it waits."""
         timeline = self.timelines[rank]
         lengths = np.diff(np.array(timeline.ends, np.int64), prepend=0)
-        found = np.bincount(np.array(timeline.kinds, np.intp), lengths, len(RankActivity))
-        found[RankActivity.WAITING] += max(each.end for each in self.timelines) - timeline.end
-        return {kind: float(found[kind]) / 1e9 for kind in RankActivity}
+        spent = np.bincount(np.array(timeline.kinds, np.intp), lengths, len(RankActivity))
+        spent[RankActivity.WAITING] += max(other.end for other in self.timelines) - timeline.end
+        return {kind: float(spent[kind]) / 1e9 for kind in RankActivity}
 
     @property
     def breakdown(self) -> dict[RankActivity, float]:
@@ -93,10 +93,10 @@ class MpiPrediction(Shown):
     @property
     def path_seconds(self) -> dict[RankActivity, float]:
         """Seconds of the critical path by activity, which add up to the makespan."""
-        found = dict.fromkeys((RankActivity.COMPUTE, RankActivity.OVERHEAD, RankActivity.COMMUNICATION), 0.0)
+        seconds = dict.fromkeys((RankActivity.COMPUTE, RankActivity.OVERHEAD, RankActivity.COMMUNICATION), 0.0)
         for stretch in self.path:
-            found[stretch.kind] += (stretch.end - stretch.start) / 1e9
-        return found
+            seconds[stretch.kind] += (stretch.end - stretch.start) / 1e9
+        return seconds
 
     @property
     def moved_bytes(self) -> int:
@@ -153,13 +153,13 @@ def run(
 
 
 def _notes(program: Program, machine: Machine, settings: MpiSettings) -> tuple[str, ...]:
-    found = list(program.notes)
+    notes = list(program.notes)
     if not settings.instructions_per_second and not program.instructions_per_second:
         taken = f"a host of speed 1 is taken to do {INSTRUCTIONS_PER_SECOND:g} instructions a second"
-        found.append(f"the trace lacks the speed of its machine: {taken}")
+        notes.append(f"the trace lacks the speed of its machine: {taken}")
     if left := sum(len(rank.mailbox.unmatched_messages) for rank in machine.ranks):
-        found.append(f"{left} message{'s were' if left > 1 else ' was'} sent and never received")
-    return tuple(found)
+        notes.append(f"{left} message{'s were' if left > 1 else ' was'} sent and never received")
+    return tuple(notes)
 
 
 @dataclass(frozen=True, slots=True, repr=False)

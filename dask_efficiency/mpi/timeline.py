@@ -94,7 +94,7 @@ def critical_path(timelines: Sequence[RankTimeline]) -> tuple[MpiStretch, ...]:
     """
     rank = max(range(len(timelines)), key=lambda number: timelines[number].end, default=0)
     now = timelines[rank].end if timelines else 0
-    found: list[MpiStretch] = []
+    stretches: list[MpiStretch] = []
     while now > 0:
         timeline = timelines[rank]
         i = bisect_left(timeline.ends, now)
@@ -103,6 +103,8 @@ def critical_path(timelines: Sequence[RankTimeline]) -> tuple[MpiStretch, ...]:
             rank = poster  # its message took no time
             continue
         start = timeline.starts[i] if kind == RankActivity.COMMUNICATION else timeline.begin(i)
-        found.append(MpiStretch(start, now, kind, rank, timeline.others[i], timeline.actions[i], timeline.nbytes[i]))
+        stretches.append(
+            MpiStretch(start, now, kind, rank, timeline.others[i], timeline.actions[i], timeline.nbytes[i])
+        )
         rank, now = poster if kind == RankActivity.COMMUNICATION else rank, start
-    return tuple(reversed(found))
+    return tuple(reversed(stretches))

@@ -77,10 +77,10 @@ class _Agreement:
         position = self._joined.get((communicator, numbers))
         if position is None:
             made = [self._made[number] for number in numbers]
-            for rank, action, one in zip(ranks, actions, made, strict=True):
-                if (one.name, one.root) != (made[0].name, made[0].root):
-                    there = f"rank {ranks[0]} calls {_call_name(made[0])} ({self._place(ranks[0], actions[0])})"
-                    wrong = f"rank {rank} calls {_call_name(one)} where {there}; ranks must agree"
+            for rank, action, called in zip(ranks, actions, made, strict=True):
+                if (called.name, called.root) != (made[0].name, made[0].root):
+                    expected = f"rank {ranks[0]} calls {_call_name(made[0])} ({self._place(ranks[0], actions[0])})"
+                    wrong = f"rank {rank} calls {_call_name(called)} where {expected}; ranks must agree"
                     raise MpiTraceError(self._place(rank, action), wrong)
             call = CollectiveCall(ranks, _joined(made))
             position = self._calls.setdefault(call, len(self._calls))
@@ -110,9 +110,9 @@ def _call_name(made: CollectiveOfRank) -> str:
 def _joined(made: list[CollectiveOfRank]) -> Collective:
     """Join the calls of all ranks; sizes that only some of them have are taken from these."""
     name, root = made[0].name, made[0].root
-    sizes = _sizes(name, root, [one.sends for one in made], [one.receives for one in made])
+    sizes = _sizes(name, root, [call.sends for call in made], [call.receives for call in made])
     # ranks with different datatypes share smaller elements, in the end bytes
-    element = gcd(*sizes, max(one.element for one in made)) or 1
+    element = gcd(*sizes, max(call.element for call in made)) or 1
     return Collective(name, len(made), sizes, root, element=element)
 
 
@@ -126,14 +126,16 @@ def _sizes(name: str, root: int, sends: list[tuple[int, ...]], receives: list[tu
             return (max(row[0] for row in receives),)
         case "gatherv":
             # a root with its part in place sends 0
-            return tuple(max(sent[0], there) for sent, there in zip(sends, receives[root], strict=True))
+            return tuple(max(sent[0], taken) for sent, taken in zip(sends, receives[root], strict=True))
         case "scatterv":
-            return tuple(max(row[0], there) for row, there in zip(receives, sends[root], strict=True))
+            return tuple(max(row[0], given) for row, given in zip(receives, sends[root], strict=True))
         case "allgatherv" | "reduce_scatter":
             return receives[0]
         case "alltoallv":
             ranks = range(len(sends))
-            return tuple(max(sends[one][other], receives[other][one]) for one in ranks for other in ranks)
+            return tuple(
+                max(sends[sender][receiver], receives[receiver][sender]) for sender in ranks for receiver in ranks
+            )
         case _:
             return (max(row[0] for row in sends),)
 
@@ -183,11 +185,11 @@ def load_trace(path: str | os.PathLike[str]) -> Program:
 
 def _listed(path: Path) -> list[Path]:
     """Files that a file lists; none if it has actions itself."""
-    found: list[Path] = []
+    files: list[Path] = []
     for number, line in _lines(path):
         if line.startswith("#"):
             continue
-        if _ACTION.match(line) and not found:
+        if _ACTION.match(line) and not files:
             return []
         named = Path(line)
         # traces are moved with their folder; paths in SimGrid's examples are relative to its working folder
@@ -195,33 +197,33 @@ def _listed(path: Path) -> list[Path]:
         file = next((candidate for candidate in candidates if candidate.is_file()), None)
         if file is None:
             raise MpiTraceError(f"{path}, line {number}", f"expected a rank's file, and there is no {line[:200]!r}")
-        found.append(file)
-        if len(found) > MAX_RANKS:
+        files.append(file)
+        if len(files) > MAX_RANKS:
             raise MpiTraceError(str(path), f"expected at most {MAX_RANKS} files")
-    if not found:
+    if not files:
         raise MpiTraceError(str(path), "expected actions, or files with the actions of a rank each; it is empty")
-    return found
+    return files
 
 
 def _files_of_ranks(files: Sequence[Path]) -> list[Path]:
     """File of each rank."""
-    found: dict[int, Path] = {}
+    by_rank: dict[int, Path] = {}
     for file in files:
         # a single file may have all ranks; of several, the first action has the rank
         for number, line in _lines(file):
             if line.startswith("#"):
                 continue
             rank, _ = _action(file, number, line)
-            if found.setdefault(rank, file) != file:
-                raise MpiTraceError(str(file), f"rank {rank} is in {found[rank]} as well")
+            if by_rank.setdefault(rank, file) != file:
+                raise MpiTraceError(str(file), f"rank {rank} is in {by_rank[rank]} as well")
             if len(files) > 1:
                 break
-    if not found:
+    if not by_rank:
         raise MpiTraceError(str(files[0]) if files else "the folder", "expected the actions of ranks, got none")
-    if missing := sorted(set(range(len(found))) - set(found)):
-        there = f"{len(found)} up to {max(found)}"
-        raise MpiTraceError(str(files[0]), f"expected rank {missing[0]}, as there are {there}")
-    return [found[rank] for rank in range(len(found))]
+    if missing := sorted(set(range(len(by_rank))) - set(by_rank)):
+        present = f"{len(by_rank)} up to {max(by_rank)}"
+        raise MpiTraceError(str(files[0]), f"expected rank {missing[0]}, as there are {present}")
+    return [by_rank[rank] for rank in range(len(by_rank))]
 
 
 @dataclass(slots=True)
@@ -237,22 +239,22 @@ class _Comments:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        found = [
+        notes = [
             f"{words}: {', '.join(f'{name} {count}' for name, count in self.counted[what].most_common())}"
             for what, words in _COUNTED.items()
             if what in self.counted
         ]
-        return tuple(found + self.stopped)
+        return tuple(notes + self.stopped)
 
     def take(self, file: Path, line: str) -> None:
-        if found := _SPEED.search(line):
-            self.speed = max(self.speed, float(found[1]))
-        elif found := _COMMENT.match(line):
-            if found[1] == "stopped":
-                self.stopped.append(f"{file.name} stops before its rank did: {found[2]}")
+        if parsed := _SPEED.search(line):
+            self.speed = max(self.speed, float(parsed[1]))
+        elif parsed := _COMMENT.match(line):
+            if parsed[1] == "stopped":
+                self.stopped.append(f"{file.name} stops before its rank did: {parsed[2]}")
             else:
-                counts = self.counted.setdefault(found[1], Counter())
-                for name, count in zip(*[iter(found[2].split())] * 2, strict=False):
+                counts = self.counted.setdefault(parsed[1], Counter())
+                for name, count in zip(*[iter(parsed[2].split())] * 2, strict=False):
                     counts[name] += int(count)
 
 
@@ -292,12 +294,12 @@ def _read(
 
 
 def _action(file: Path, number: int, line: str) -> tuple[int, str]:
-    found = _ACTION.match(line)
-    if found is None:
+    parsed = _ACTION.match(line)
+    if parsed is None:
         raise MpiTraceError(
             f"{file}, line {number}", f"expected a rank and an action such as '0 send 1 0 100', got {line[:80]!r}"
         )
-    return int(found[1]), found[2]
+    return int(parsed[1]), parsed[2]
 
 
 def _lines(file: Path) -> Iterator[tuple[int, str]]:

@@ -25,6 +25,8 @@ class EfficiencyWorkerPlugin(WorkerPlugin):
     def __init__(self, version: str, **sent: Any) -> None:
         self.version = version
         self.meter: Any = None
+        #: Reason why it is not metered; None if it is.
+        self.reason: str | None = None
         vars(self).update(sent)
 
     def setup(self, worker):  # type: ignore[no-untyped-def]
@@ -32,8 +34,13 @@ class EfficiencyWorkerPlugin(WorkerPlugin):
 
         A worker that joins runs its plugins concurrently: one that installs this package may still be at work.
         """
-        if self._attach(worker) is not None:
+        self.reason = self._attach(worker)
+        if self.reason is not None:
             worker.metrics["efficiency"] = self._attach_or_explain
+            worker.handlers["efficiency"] = self._explain  # without it, the worker would log each question as an error
+
+    def _explain(self, **asked: Any) -> dict[str, Any]:
+        return {"off": self.reason}
 
     def _attach(self, worker: Any) -> str | None:
         """Meter this worker; returns the reason if that fails, else None."""
@@ -46,16 +53,17 @@ class EfficiencyWorkerPlugin(WorkerPlugin):
 
             self.meter = attach(worker, self)  # type: ignore[arg-type]  # its attributes are those that were sent
         except Exception as error:
-            return f"{type(error).__name__}: {error}"[:500]
+            # Paths that are no UTF-8 could not be sent.
+            return f"{type(error).__name__}: {error}".encode(errors="backslashreplace").decode()[:500]
         return None
 
     def _attach_or_explain(self, worker):  # type: ignore[no-untyped-def]
         importlib.invalidate_caches()
-        reason = self._attach(worker)
+        self.reason = self._attach(worker)
         if self.meter is not None:
             return self.meter.heartbeat(worker)
-        logging.getLogger("dask_efficiency").warning("This worker is not metered: %r", reason)
-        off = {"schema": 5, "off": reason}
+        logging.getLogger("dask_efficiency").warning("This worker is not metered: %r", self.reason)
+        off = {"schema": 7, "off": self.reason}
         worker.metrics["efficiency"] = lambda worker: off
         return off
 
@@ -65,3 +73,4 @@ class EfficiencyWorkerPlugin(WorkerPlugin):
             self.meter.detach()
         else:
             worker.metrics.pop("efficiency", None)
+            worker.handlers.pop("efficiency", None)

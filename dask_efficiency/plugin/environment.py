@@ -12,6 +12,7 @@ import distributed
 from dask.utils import format_bytes
 from distributed.versions import get_versions
 
+from dask_efficiency.accounts.intake import fitting
 from dask_efficiency.plugin.version import __version__
 
 
@@ -101,7 +102,7 @@ def _other_versions(who: str, states: Iterable[Any]) -> dict[str, str]:
         theirs: Any = state.versions.get("packages") if isinstance(state.versions, Mapping) else None
         for package, version in mine.items() if isinstance(theirs, Mapping) else ():
             if theirs.get(package) != version:
-                found.setdefault(package, Counter())[f"{theirs.get(package)!s:.20}"] += 1
+                found.setdefault(package, Counter())[fitting(theirs.get(package), 20)] += 1
     return {
         f"{package} on {who}": f"{', '.join(f'{v} ({n})' for v, n in counts.most_common(3))}; scheduler {mine[package]}"
         for package, counts in found.items()

@@ -6,10 +6,16 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
+from dask_efficiency.accounts.intake import fitting
 from dask_efficiency.show.log import logger
 
 #: Characters of a reason, which travels with each heartbeat.
 MAX_REASON = 500
+
+
+def described(error: BaseException) -> str:
+    """Kind and text of an error, which a class of the user's may not be able to give."""
+    return f"{type(error).__name__}: {fitting(error)}"
 
 
 class Guard:
@@ -37,9 +43,28 @@ class Guard:
     def fail(self, error: Exception) -> None:
         """Note a failure of our code."""
         if self.off is None:
-            self.off = f"{self._part} failed: {type(error).__name__}: {error}"[:MAX_REASON]
+            self.off = fitting(f"{self._part} failed: {described(error)}", MAX_REASON)
             logger.error(self._consequence, exc_info=error)
             self._then()
+
+
+class DataGuard:
+    """Calls code that reads data of others: what it cannot read is logged, once of each kind, and costs only itself."""
+
+    def __init__(self) -> None:
+        self._logged: set[str] = set()
+
+    def __call__(self, kind: str, function: Callable[..., Any], *args: Any) -> Any:
+        """Call a function and return its result; None if it fails. ``kind`` is in our words, for the log."""
+        try:
+            return function(*args)
+        except Exception as error:
+            if kind not in self._logged:
+                self._logged.add(kind)
+                # A refusal names the field and its value; anything else was not foreseen.
+                unforeseen = None if isinstance(error, ValueError) else error
+                logger.warning("dask_efficiency ignores %s: %s", kind, error, exc_info=unforeseen)
+            return None
 
 
 #: Characters of a note about a missing decoration.
@@ -63,7 +88,7 @@ def decoration(words: str, notes: list[str]) -> Iterator[None]:
         yield
     except Exception as error:
         logger.exception("dask_efficiency: there is no %s in this report", words)
-        notes.append(f"there is no {words}: {type(error).__name__}: {error}"[:MAX_NOTE])
+        notes.append(fitting(f"there is no {words}: {described(error)}", MAX_NOTE))
 
 
 def decorate(decorations: Iterable[Decoration]) -> tuple[dict[str, Any], list[str]]:

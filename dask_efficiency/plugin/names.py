@@ -17,8 +17,14 @@ RECOMPUTED = "dask-efficiency-recomputed"
 SENSORS = "sensors"
 #: Key, in the metric, of the file that counts the kernel's kills for memory in the worker's group, and its number.
 OOM_KILLS = "oom_kills"
+#: Characters of that file's path: Linux has no longer ones.
+MAX_PATH = 4_096
 #: Key, in a worker's answers, of what it does not measure because its distributed differs.
 STAYS_OFF = "stays_off"
+#: Key, in a worker's answers, of what users' labels counted there that no account takes.
+LEFT_OUT = "left_out"
+#: Longest time, seconds, for which a worker may be asked to wait with its answer: ten thousand answer 2.5 ms apart.
+MAX_DELAY_SECONDS = 30.0
 #: Names in the rows of a reply: all workers together; the span of other clients' work and of work from before the
 #: window; and the time of no span.
 ALL_WORKERS = "(all workers)"

@@ -95,7 +95,7 @@ class Options:
         "heartbeat.",
     )
     history_interval: float = _option(
-        "5s", _seconds, "Spacing of the scheduler's history, of which the last 4096 points are kept."
+        "5s", _seconds, "Spacing of the scheduler's history, of which 4096 points are kept, or fewer of long ago."
     )
     max_prefixes: int = _option(
         100, _count, "Task prefixes that a worker's heartbeat distinguishes; later ones count as one."

@@ -9,6 +9,7 @@ breaks. ``tests/plugin/test_patches.py`` compares each with the installed versio
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -19,6 +20,7 @@ from weakref import ReferenceType, ref
 
 from distributed import __version__, protocol
 from distributed.comm import utils as comm_utils
+from distributed.protocol import pickle
 from tornado.iostream import IOStream, SSLIOStream
 
 #: An object and the name of its attribute, or a dictionary or list and its key.
@@ -75,6 +77,7 @@ class Patch:
 _of_scheduler = partial(Patch, until="the meter on the scheduler goes")
 _of_recording = partial(Patch, until="the recording ends")
 _of_worker = partial(Patch, until="the meter on the worker goes")
+_of_messages = partial(Patch, until="the last meter in the process goes")
 _of_tasks = partial(Patch, until="the last metered worker of the process goes")
 _of_data = partial(
     Patch,
@@ -116,10 +119,11 @@ STEAL_RESPONSE = _of_recording(
     without="a trace shows a stolen task on the worker that it was taken from",
     fits=_takes("key", "stimulus_id"),
 )
-TICK = _of_recording(
+TICK = Patch(
     what="Server.periodic_callbacks['tick'].callback",
     why="a timer of our own would wake an idle process up, which costs more than all else that is recorded",
-    without="a trace does not say when event loops were blocked",
+    without="nothing says when event loops were blocked",
+    until="the recording ends, or the sampler on the worker or the scheduler",
     checked=f"{_DISTRIBUTED}, {_TORNADO}",
     places=lambda server: [(server.periodic_callbacks["tick"], "callback")],
 )
@@ -143,6 +147,14 @@ HOOK = Patch(
     until="the meter on the scheduler goes, or the plugin",
     places=lambda place: [place],
 )
+STEP = _of_scheduler(
+    what="asyncio.Handle._run, during some turns of the event loop",
+    why="nothing else says which callbacks and coroutines take the time that is no handler's",
+    without="a report does not say what else keeps the scheduler's event loop busy",
+    checked="CPython 3.11",
+    places=lambda _: [(asyncio.Handle, "_run")],
+    fits=_takes_only("self"),
+)
 SELECT = _of_scheduler(
     what="the select() of the asyncio event loop",
     why="nothing else says when an event loop has nothing to do, and how long each of its turns takes",
@@ -156,10 +168,49 @@ _WHY_DATA = (
     "nothing else distinguishes a blocked event loop that moves data from one that waits for the GIL during a "
     "transfer: in the recorded transfers both look the same"
 )
+#: Arguments of Dask's ``loads``.
+OF_LOADS = ("frames", "deserialize", "deserializers")
+PLAIN = Patch(
+    what="distributed.protocol.loads",
+    why="Dask unpickles every message that it reads, also the answers to questions of ours, which are plain data",
+    without="no question can be asked, so there are no reports",
+    until="the process ends: a large answer may be decoded after its question has timed out",
+    places=lambda _: [(protocol, "loads")],
+    fits=_takes_only(*OF_LOADS),
+)
 SERIALIZE = _of_data(
     what="distributed.protocol.dumps and .loads",
     why=_WHY_DATA,
     places=lambda _: [(protocol, "dumps"), (protocol, "loads")],
+)
+#: Arguments of Dask's ``dumps``.
+OF_DUMPS = ("msg", "serializers", "on_error", "context", "frame_split_size")
+MESSAGE = _of_messages(
+    what="distributed.protocol.dumps and .loads, for messages",
+    why="no hook says which messages an event loop serializes and deserializes, and for how long",
+    without="a report does not say which messages keep event loops busy",
+    places=lambda _: [(protocol, "dumps"), (protocol, "loads")],
+)
+PICKLE = _of_messages(
+    what="distributed.protocol.pickle.dumps",
+    why="a message holds many tasks, and nothing says which of them takes long to pickle",
+    without="a report does not say how large tasks are, and of which objects",
+    places=lambda _: [(pickle, "dumps")],
+    fits=_takes_only("x", "buffer_callback", "protocol"),
+)
+UNPICKLE = _of_messages(
+    what="distributed.protocol.pickle.loads",
+    why="a message holds many tasks, and nothing says which of them takes long to unpickle",
+    without="a report does not say which objects take long to unpickle",
+    places=lambda _: [(pickle, "loads")],
+    fits=_takes_only("x", "buffers"),
+)
+GET_DATA = _of_worker(
+    what="Worker.handlers['get_data']",
+    why="no hook says who gets the results that a worker sends",
+    without="a report does not say which results went to clients, and which to workers",
+    places=lambda worker: [(worker.handlers, "get_data")],
+    fits=lambda handler: inspect.iscoroutinefunction(handler) and _takes("who")(handler),
 )
 OFFLOAD = _of_data(
     what="distributed.comm.utils.offload",
@@ -236,7 +287,7 @@ EVICT = _of_worker(
     places=lambda data: [(data, "evict")],
 )
 CLIENT_CLASS = Patch(
-    what="the class of one Client: its get, compute, persist, submit, map, _graph_to_futures and _gather",
+    what="the class of one Client: its get, compute, persist, submit, map, sync, _graph_to_futures and _gather",
     why="no hook says when a graph is optimised, sent and gathered, and Dask's `scheduler=` setting is the user's",
     without="phases of the client are missing from a report, and its tasks carry no span of their own",
     until="the last report that is open on the client ends",

@@ -33,6 +33,11 @@ def own_processors() -> Processors:
     )
 
 
+def own_time() -> ProcessorTime | None:
+    """Time of the processors of this process so far; None if the system does not tell."""
+    return _used(_affinity())
+
+
 def _affinity() -> int:
     try:
         allowed = os.sched_getaffinity(0)

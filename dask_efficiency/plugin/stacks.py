@@ -1,27 +1,27 @@
-"""Stacks and LoopBlocks: the lines that a thread executes, and the times for which an event loop was blocked."""
+"""Stacks: the lines that a thread executes."""
 
 from __future__ import annotations
 
 import asyncio
 import concurrent.futures
+import dis
 import gc
 import os
 import selectors
 import sys
 import threading
-from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from types import CodeType, FrameType
-from typing import Any
 
 import dask
 import distributed
 import tornado
-from distributed.metrics import time
 
-from dask_efficiency.accounts.lines import EVENT_LOOP, MAX_DEPTH, Frame, Holdup, Stack
+from dask_efficiency.accounts.intake import fitting
+from dask_efficiency.accounts.lines import BUILT_IN, BY_VALUE, MAX_DEPTH, Frame, Stack
 from dask_efficiency.plugin import names
+from dask_efficiency.plugin.calls import CallsIntoC
 
 #: Lines cached; functions that travel with each task's message are new each time. A guess: some megabytes.
 MAX_KNOWN = 20_000
@@ -29,23 +29,33 @@ MAX_KNOWN = 20_000
 MAX_WALKED = 500
 
 
-def _folder(module: object) -> str:
+def folder_of(module: object) -> str:
+    """Folder of a package's files, with a separator at its end."""
     return os.path.dirname(str(getattr(module, "__file__", None) or "?")) + os.sep
 
 
 #: Files that run tasks, or wait for others on behalf of a task.
-_SERVANTS = (_folder(names), _folder(distributed), _folder(concurrent.futures), str(threading.__file__))
+_SERVANTS = (folder_of(names), folder_of(distributed), folder_of(concurrent.futures), str(threading.__file__))
 #: Files that call a task's function.
-_CALLERS = (*_SERVANTS, *(_folder(dask) + name for name in ("_task_spec.py", "core.py", "utils.py")))
+_CALLERS = (*_SERVANTS, *(folder_of(dask) + name for name in ("_task_spec.py", "core.py", "utils.py")))
 #: Files that call the work of an event loop or a thread.
 _LOOPS = (
-    _folder(asyncio) + "base_events.py",
-    _folder(asyncio) + "events.py",
-    _folder(tornado) + "ioloop.py",
+    folder_of(asyncio) + "base_events.py",
+    folder_of(asyncio) + "events.py",
+    folder_of(tornado) + "ioloop.py",
     str(threading.__file__),
 )
+#: Files whose functions run as tasks, although they are Dask's.
+_DASKS_TASKS = (folder_of(distributed) + "shuffle" + os.sep,)
+#: File in which an event loop waits, as frames name it.
+_SELECTORS = fitting(selectors.__file__)
+#: File whose functions stand around Dask's own that (de)serialize, and do nothing by themselves.
+_OURS = fitting(folder_of(names) + "messages.py")
 #: Flags for lines of these files.
-_CALLER, _SERVANT, _LOOP = 1, 2, 4
+_CALLER, _SERVANT, _LOOP, _DASKS_TASK = 1, 2, 4, 8
+#: Instructions at which the interpreter lets go of the GIL on request, but for calls: who wants it back at one of these
+#: executes Python, and at a call may be in C.
+_TURNS = {code for name, code in dis.opmap.items() if name == "RESUME" or "JUMP_BACKWARD" in name}
 
 
 def has_gil() -> bool:
@@ -86,7 +96,7 @@ def frames_of_others() -> dict[int, FrameType]:
 
 def has_nothing_to_do(stack: Stack) -> bool:
     """True if a thread is where an event loop waits for something to do."""
-    return bool(stack) and stack[-1].file == selectors.__file__
+    return bool(stack) and stack[-1].file == _SELECTORS
 
 
 class Stacks:
@@ -95,11 +105,36 @@ class Stacks:
     def __init__(self) -> None:
         #: By identity of a code object, which is kept, and instruction: kind and frame.
         self._known: dict[tuple[int, int], tuple[int, Frame, CodeType]] = {}
+        self.calls = CallsIntoC()
+        #: By identity of a code object, which is kept, and instruction: True if that is one of :data:`_TURNS`.
+        self._interprets: dict[tuple[int, int], tuple[bool, CodeType]] = {}
+
+    def interprets(self, frame: FrameType | None) -> bool:
+        """True if a thread that has asked for the GIL in this frame is in Python code, and in no function of C."""
+        if frame is None:
+            return False
+        code, at = frame.f_code, frame.f_lasti
+        found = self._interprets.get((id(code), at))
+        if found is None:
+            if len(self._interprets) >= MAX_KNOWN:
+                self._interprets.clear()
+            found = self._interprets[id(code), at] = 0 <= at < len(code.co_code) and code.co_code[at] in _TURNS, code
+        return found[0]
+
+    def waiting(self, frame: FrameType | None) -> Stack:
+        """Stack of a task's thread that waits, as :meth:`task` gives it, and the C code in which it does so."""
+        stack = self.task(frame)
+        if frame is None or not stack or stack[-1].function != fitting(frame.f_code.co_qualname):
+            return stack
+        called = self.calls.called(frame)
+        return (*stack, Frame(called, BUILT_IN, 0)) if called else stack
 
     def task(self, frame: FrameType | None) -> Stack:
         """Stack of a task's thread, from its outermost frame inwards to the line that computes or waits.
 
-        Calls of the worker around the task are left out, and waits on its behalf inside Dask and ``threading``.
+        Calls of the worker around the task are left out, and what waits on its behalf inside Dask and ``threading``,
+        but for the function that it calls there. Of a task that is Dask's own, such as a part of a rechunking, its
+        function is left.
         """
         found = self._walk(frame)
         start, stop = 0, len(found)
@@ -107,76 +142,59 @@ class Stacks:
             stop -= 1
         while start < stop and found[start][0] & _SERVANT:
             start += 1
-        return _stack(found, start, stop)
+        return _stack(found, start - (0 < start < stop), stop)
 
-    def loop(self, frame: FrameType | None) -> Stack:
+    def loop(self, frame: FrameType | None, depth: int = MAX_DEPTH) -> Stack:
         """Stack of an event loop's thread, or any other, from the function that the loop called inwards."""
-        found = self._walk(frame)
+        found = [known for known in self._walk(frame) if known[1].file != _OURS]
         called = next((i for i, known in enumerate(found) if known[0] & _LOOP), len(found))
-        return _stack(found, 0, called)
+        return _stack(found, 0, called, depth)
+
+    def whole(self, frame: FrameType | None) -> Stack:
+        """Whole stack of a thread, at most :data:`MAX_WALKED` frames of it, from its outermost frame inwards."""
+        return tuple([named for _, named, _ in self._walk(frame)][::-1])
+
+    @no_collection()
+    def of(self, frames: Iterable[FrameType]) -> Stack:
+        """Stack of frames, such as those of coroutines that await each other."""
+        return tuple([self._of(frame)[1] for frame in frames])
 
     @no_collection()
     def _walk(self, frame: FrameType | None) -> list[tuple[int, Frame, CodeType]]:
         """Kinds and frames, innermost first."""
         found: list[tuple[int, Frame, CodeType]] = []
-        known = self._known
         while frame is not None and len(found) < MAX_WALKED:
-            code = frame.f_code
-            at = id(code), frame.f_lasti
-            seen = known.get(at)
-            if seen is None:
-                if len(known) >= MAX_KNOWN:
-                    known.clear()
-                named = Frame(code.co_qualname, code.co_filename, frame.f_lineno or 0)
-                seen = known[at] = _kind(code.co_filename), named, code
-            found.append(seen)
+            found.append(self._of(frame))
             frame = frame.f_back
         return found
 
+    def _of(self, frame: FrameType) -> tuple[int, Frame, CodeType]:
+        code, known = frame.f_code, self._known
+        at = id(code), frame.f_lasti
+        seen = known.get(at)
+        if seen is None:
+            if len(known) >= MAX_KNOWN:
+                known.clear()
+            named = Frame(fitting(code.co_qualname), fitting(_file_of(frame)), max(0, frame.f_lineno or 0))
+            seen = known[at] = _kind(code.co_filename), named, code
+        return seen
 
-def _stack(found: list[tuple[int, Frame, CodeType]], start: int, stop: int) -> Stack:
-    if start >= stop:  # nothing but calls of the worker: the innermost
-        start, stop = 0, 1
-    return tuple([named for _, named, _ in found[start : min(stop, start + MAX_DEPTH)]][::-1])
+
+def _file_of(frame: FrameType) -> str:
+    """File of a frame's function; of a module's function that travelled by value, only its globals have it."""
+    file, known = frame.f_code.co_filename, frame.f_globals
+    if file != f"<{BY_VALUE}>" or known.get("__name__") == "__main__":
+        return file
+    return str(known.get("__file__") or file)
+
+
+def _stack(found: list[tuple[int, Frame, CodeType]], start: int, stop: int, depth: int = MAX_DEPTH) -> Stack:
+    if start >= stop:  # nothing but Dask's own
+        start = max((i for i, (kind, _, _) in enumerate(found) if kind & _DASKS_TASK), default=0)
+        stop = start + 1
+    return tuple([named for _, named, _ in found[start : min(stop, start + depth)]][::-1])
 
 
 def _kind(file: str) -> int:
-    flags = ((_CALLER, _CALLERS), (_SERVANT, _SERVANTS), (_LOOP, _LOOPS))
+    flags = ((_CALLER, _CALLERS), (_SERVANT, _SERVANTS), (_LOOP, _LOOPS), (_DASKS_TASK, _DASKS_TASKS))
     return sum(flag for flag, files in flags if file.startswith(files))
-
-
-#: Shortest block of an event loop that is reported, seconds: five of Dask's ticks.
-MIN_SECONDS = 0.1
-
-
-class LoopBlocks:
-    """Finds times for which a server's event loop was blocked: Dask's own tick, every 20 ms, is late.
-
-    ``blocked`` takes each block that is over; ``stack`` gives that of the loop, None if it does no work of its own. If
-    upstream has no such tick, nothing is reported.
-    """
-
-    def __init__(self, server: Any, stack: Callable[[], Stack | None], blocked: Callable[[Holdup], object]) -> None:
-        self._server, self._stack, self._blocked = server, stack, blocked
-        self._seen: Counter[Stack] = Counter()
-        self._since: float | None = None
-        callback = getattr(server, "periodic_callbacks", {}).get("tick")
-        self._interval = callback.callback_time / 1e3 if callback is not None else None
-
-    def look(self, wanted: bool) -> None:
-        """Look at the loop, unless nobody wants to know."""
-        last = getattr(self._server, "_last_tick", None)
-        if last is None or self._interval is None or not wanted:
-            return
-        if self._since is not None and last != self._since:
-            seconds = last - self._since - self._interval
-            if seconds > MIN_SECONDS:
-                stack = next((stack for stack, _ in self._seen.most_common(1)), ())
-                self._blocked(Holdup(round(seconds * 1e9), EVENT_LOOP, stack))
-            self._since = None
-            self._seen.clear()
-        if time() - last - self._interval > MIN_SECONDS / 2:
-            self._since = last
-            stack_now = self._stack()
-            if stack_now is not None:
-                self._seen[stack_now] += 1

@@ -31,6 +31,8 @@ OFFERED: Mapping[str, str] = MappingProxyType(
         "expander/torch": "dask_efficiency.torch_traces.path.join:expand",
         # Reads the GPU's time of profiled tasks from their profiles.
         "gpu-times/torch": "dask_efficiency.torch_traces.path.join:with_gpu_times",
+        # Names the operators of profiled tasks.
+        "operators/torch": "dask_efficiency.torch_traces.path.operators:operators",
         # Estimates the savings of cures for a reported run.
         "savings/simulation": "dask_efficiency.simulation.saving:savings",
     }

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import TYPE_CHECKING, Any, cast
 
 import click
 
 from dask_efficiency.cli.inputs import scheduler_address
 from dask_efficiency.cli.options import Connection, json_option, scheduler_options, timedelta
-from dask_efficiency.cli.output import NotJudgedError, one_line_errors, say
+from dask_efficiency.cli.output import NotJudgedError, answers_of, one_line_errors, say
 from dask_efficiency.straggler.retirements import RETIRE_SHARE
 
 if TYPE_CHECKING:
@@ -16,7 +17,6 @@ if TYPE_CHECKING:
 
 
 @click.command("preflight")
-@click.argument("scheduler")
 @click.option(
     "--fail", is_flag=True, help="End with exit code 1 if a worker or a path is slow, 2 if nothing was tested."
 )
@@ -38,11 +38,11 @@ if TYPE_CHECKING:
     "--limit", default="60s", show_default=True, callback=timedelta, metavar="TIME", help="How long the test may take."
 )
 @json_option
-@scheduler_options
+@partial(scheduler_options, source="scheduler")
 def command(scheduler: str, as_json: bool, fail: bool, limit: float, connection: Connection, **asked: Any) -> None:
     """Find the slow workers of a cluster before a job starts.
 
-    SCHEDULER is tcp://host:8786, tls://host:8786, host:8786, or its scheduler file. Processors, memory, disks, GPUs and
+    SCHEDULER is tcp://host:8786, tls://host:8786 or host:8786. Processors, memory, disks, GPUs and
     networks are measured: each worker for about a second alone, and with another, longer if it seems slow;
     nothing runs as a task.
 
@@ -52,25 +52,19 @@ def command(scheduler: str, as_json: bool, fail: bool, limit: float, connection:
       1  with --fail, a worker or a path between hosts is slow
       2  with --fail, nothing was tested; a wrong option, or no scheduler
     """  # noqa: D301 click wants the character
-    # RuntimeError is NotRegisteredError, or was raised on the scheduler.
-    with one_line_errors(RuntimeError, kind=NotJudgedError):
-        found = _tested(scheduler_address(scheduler), connection, timeout=limit, **asked)
-        say(found, as_json=as_json)
-    if fail and not found.passed:
-        raise SystemExit(1 if found.findings else 2)
+    with one_line_errors(kind=NotJudgedError):
+        result = _tested(scheduler_address(scheduler), connection, timeout=limit, **asked)
+        say(result, as_json=as_json)
+    if fail and not result.passed:
+        raise SystemExit(1 if result.findings else 2)
 
 
 def _tested(address: str, connection: Connection, **asked: Any) -> PreflightResult:
-    from distributed import Client
-
     from dask_efficiency.preflights.client import preflight
+    from dask_efficiency.preflights.light_client import LightClient
 
     address, security = connection.secured(address)
     connection.announce(address)
-    try:
-        client = Client(address, security=security, timeout=connection.timeout_seconds, set_as_default=False)
-    except OSError as error:
-        raise OSError(f"no scheduler answered at {address} in {connection.timeout_seconds:g} s ({error})") from error
-    with client:
-        found: PreflightResult = preflight(client, **asked)
-        return found
+    with answers_of(address), LightClient(address, security, seconds=connection.timeout_seconds) as client:
+        result: PreflightResult = preflight(cast("Any", client), **asked)
+        return result

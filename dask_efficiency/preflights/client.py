@@ -13,12 +13,13 @@ from pathlib import Path
 from typing import Any
 
 import cloudpickle
+import numpy as np
 from dask.utils import parse_timedelta
 from distributed import Client, get_client
-from distributed.protocol import to_serialize
 
 from dask_efficiency.plugin import names
-from dask_efficiency.plugin.client import ask, register
+from dask_efficiency.plugin.client import ask, call, register
+from dask_efficiency.plugin.plain import carried
 from dask_efficiency.plugin.scheduler.plugin import EfficiencyPlugin
 from dask_efficiency.preflights.hardware.host import CALLABLE, SCRIPT
 from dask_efficiency.preflights.judge.result import PreflightResult, decode
@@ -110,12 +111,12 @@ def preflight(
         return future.result()
     except KeyboardInterrupt:
         loop.add_callback(stop.set)
-        found = future.result()
-    if not found.tested:
+        result = future.result()
+    if not result.tested:
         raise KeyboardInterrupt("preflight: nothing was measured yet")
-    stopped = next((note for note in found.notes if note.startswith(STOPPED)), "stopped as the test was at its end")
+    stopped = next((note for note in result.notes if note.startswith(STOPPED)), "stopped as the test was at its end")
     warnings.warn(stopped, StoppedWarning, stacklevel=2)
-    return found
+    return result
 
 
 def _plan(backends: dict[str, Any], *, device: Any, timeout: Any, retire: Any, **given: Any) -> Plan:
@@ -159,7 +160,7 @@ async def _preflight(client: Client, plan: Plan, retire_share: float | None, sto
     """Test until the end, or until ``stop`` is set."""
     await register(client, EfficiencyPlugin.leased_to(client.id))
     try:
-        content = {**asdict(plan), "payload": to_serialize(plan.payload) if plan.payload else b""}
+        content = {**asdict(plan), "payload": carried(np.frombuffer(plan.payload, np.uint8))}
         reply = await _step(client, names.BEGIN_TEST, plan=content, client=client.id)
         if "refused" in reply:
             return PreflightResult(reason=str(reply["refused"]))
@@ -173,8 +174,8 @@ async def _preflight(client: Client, plan: Plan, retire_share: float | None, sto
         except BaseException:
             await _step(client, names.STOP_TEST, test=plan.test)
             raise
-        found = await asyncio.to_thread(decode, reply["done"])
-        return found if retire_share is None or stop.is_set() else await _retire(client, found, retire_share)
+        result = await asyncio.to_thread(decode, reply["done"])
+        return result if retire_share is None or stop.is_set() else await _retire(client, result, retire_share)
     finally:
         await ask(client, names.RELEASE, client=client.id)
 
@@ -183,17 +184,17 @@ async def _step(caller: Client, step: str, /, **asked: Any) -> dict[str, Any]:
     return await ask(caller, names.PREFLIGHT, preflight={"step": step, **asked})
 
 
-async def _retire(client: Client, found: PreflightResult, share: float) -> PreflightResult:
-    most = most_retired(len(found.subjects), share)
-    found = replace(found, kept=found.slow[most:])
-    slow = [one for one in found.subjects if one.name in found.slow[:most]]
+async def _retire(client: Client, result: PreflightResult, share: float) -> PreflightResult:
+    most = most_retired(len(result.subjects), share)
+    result = replace(result, kept=result.slow[most:])
+    slow = [subject for subject in result.subjects if subject.name in result.slow[:most]]
     if not slow:
-        return found
-    scheduler: Any = client.scheduler
-    retiring = scheduler.retire_workers(workers=[one.address for one in slow], close_workers=True, remove=True)
+        return result
+    addresses = [subject.address for subject in slow]
+    retiring = call(client, "retire_workers", workers=addresses, close_workers=True, remove=True)
     try:
         retired = await asyncio.wait_for(retiring, RETIRE_SECONDS)
     except TimeoutError:
         note = f"the slow workers were not retired in {RETIRE_SECONDS:g} s"
-        return replace(found, notes=(*found.notes, note))
-    return replace(found, retired=tuple(one.name for one in slow if one.address in retired))
+        return replace(result, notes=(*result.notes, note))
+    return replace(result, retired=tuple(subject.name for subject in slow if subject.address in retired))

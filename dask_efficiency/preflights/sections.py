@@ -7,12 +7,12 @@ from collections.abc import Sequence
 
 from dask_efficiency.preflights.judge.readings import Component
 from dask_efficiency.preflights.judge.result import PATHS, PreflightResult
+from dask_efficiency.show.columns import as_table, multiples, names, shares, words
 from dask_efficiency.show.document import Aside, Document, Section, Table, section, with_content
 from dask_efficiency.show.figures import (
     format_bytes,
     format_count,
     format_seconds,
-    format_share,
     name_of,
     named,
     shorten,
@@ -24,58 +24,57 @@ from dask_efficiency.straggler.wording import how_many
 MAX_ROWS = 20
 
 
-def document(found: PreflightResult) -> Document:
+def document(result: PreflightResult) -> Document:
     """Document of a preflight."""
-    context = "" if found.reason else f"{format_count(len(found.subjects), 'worker')}, {format_seconds(found.seconds)}"
-    beyond = found.findings[MAX_SHOWN:MAX_ROWS]
+    context = (
+        "" if result.reason else f"{format_count(len(result.subjects), 'worker')}, {format_seconds(result.seconds)}"
+    )
+    beyond = result.findings[MAX_SHOWN:MAX_ROWS]
     sections = with_content(
-        _slow(found),
-        section("Slow paths", *(one.where for one in beyond if one.kind in PATHS)),
-        section("More to do", *dict.fromkeys(one.advice for one in beyond)),
-        _measured(found),
-        _not_tested(found),
-        _notes(found),
+        _slow(result),
+        section("Slow paths", *(finding.where for finding in beyond if finding.kind in PATHS)),
+        section("More to do", *dict.fromkeys(finding.advice for finding in beyond)),
+        _measured(result),
+        _not_tested(result),
+        _notes(result),
     )
-    first = tuple(one.lines for one in found.findings[:MAX_SHOWN])
-    return Document("Preflight", context, headline(found), sections, findings=first)
+    first = tuple(finding.lines for finding in result.findings[:MAX_SHOWN])
+    return Document("Preflight", context, headline(result), sections, findings=first)
 
 
-def headline(found: PreflightResult) -> str:
+def headline(result: PreflightResult) -> str:
     """Number of slow workers and paths, or why nothing was tested; no full stop."""
-    if found.reason or not (found.tested or found.findings):
-        return shorten(f"Nothing was tested{f': {found.reason}' if found.reason else ''}", MAX_HEADLINE)
-    slow = how_many(found.slow_workers, len(found.subjects) - len(found.not_tested))
-    return f"{slow}; {format_count(len(found.paths), 'slow path')} between hosts" if found.paths else slow
+    if result.reason or not (result.tested or result.findings):
+        return shorten(f"Nothing was tested{f': {result.reason}' if result.reason else ''}", MAX_HEADLINE)
+    slow = how_many(result.slow_workers, len(result.subjects) - len(result.not_tested))
+    return f"{slow}; {format_count(len(result.paths), 'slow path')} between hosts" if result.paths else slow
 
 
-def _slow(found: PreflightResult) -> Section:
-    rows = tuple(
-        (
-            name_of(one.worker or f"all of {one.host}"),
-            name_of(one.host),
-            str(one.cause),
-            ", ".join(Component(item.signal).head for item in one.evidence) or "-",
-            "-" if one.effect is None else f"{one.effect:.2f} x",
-            format_share(one.confidence),
-        )
-        for one in found.slow_workers[:MAX_ROWS]
-    )
-    heads = ("worker", "host", "cause", "slow in", "takes", "sure")
-    return section("Slow", _rest(found.slow_workers), Table(heads, rows, words=(0, 1, 2, 3)))
+def _slow(result: PreflightResult) -> Section:
+    shown = result.slow_workers[:MAX_ROWS]
+    columns = {
+        "worker": names(slow.worker or f"all of {slow.host}" for slow in shown),
+        "host": names(slow.host for slow in shown),
+        "cause": words(slow.cause for slow in shown),
+        "slow in": words(", ".join(Component(item.signal).head for item in slow.evidence) or None for slow in shown),
+        "takes": multiples((slow.effect for slow in shown), text="{:.2f} x".format),
+        "sure": shares(slow.confidence for slow in shown),
+    }
+    return section("Slow", _rest(result.slow_workers), as_table(columns))
 
 
-def _measured(found: PreflightResult) -> Section:
+def _measured(result: PreflightResult) -> Section:
     """Ratio of each worker's time to the reference, the slowest worker first."""
-    ratios = found.ratios
-    components = [one for one in Component if any(one in of_worker for of_worker in ratios.values())]
+    ratios = result.ratios
+    components = [component for component in Component if any(component in of_worker for of_worker in ratios.values())]
     if not components:
         return section("")
-    measured = [one for one in found.subjects if ratios[one.name]]
-    worst = sorted(measured, key=lambda one: -max(ratios[one.name].values()))
-    best = ("the best", *(_reading(component, found) for component in components))
+    measured = [subject for subject in result.subjects if ratios[subject.name]]
+    worst = sorted(measured, key=lambda subject: -max(ratios[subject.name].values()))
+    best = ("the best", *(_reading(component, result) for component in components))
     rows = tuple(
-        (name_of(one.name), *(_times(ratios[one.name].get(component)) for component in components))
-        for one in worst[:MAX_ROWS]
+        (name_of(subject.name), *(_times(ratios[subject.name].get(component)) for component in components))
+        for subject in worst[:MAX_ROWS]
     )
     legend = "Times as long as the median of the fastest half: " + "; ".join(
         f"{component.head}, {component.words}" for component in components
@@ -84,8 +83,10 @@ def _measured(found: PreflightResult) -> Section:
     return section("Measured", _rest(measured), Table(heads, (*rows, best), words=(0,)), Aside(f"{legend}."))
 
 
-def _reading(component: Component, found: PreflightResult) -> str:
-    known = [value for one in found.subjects if math.isfinite(value := found.reading(one, component)) and value > 0]
+def _reading(component: Component, result: PreflightResult) -> str:
+    known = [
+        value for subject in result.subjects if math.isfinite(value := result.reading(subject, component)) and value > 0
+    ]
     if not known:
         return "-"
     if component.unit == "s":
@@ -101,14 +102,16 @@ def _times(ratio: float | None) -> str:
     return f"{ratio:.2f} x" if math.isfinite(ratio) else "failed"
 
 
-def _not_tested(found: PreflightResult) -> Section:
-    rows = [(name_of(name), "all", name_of_reason(why)) for name, why in found.not_tested.items()]
-    rows += [(name_of(one.name), "all", name_of_reason(one.broken)) for one in found.subjects if one.broken]
-    common = _missing_everywhere(found)
+def _not_tested(result: PreflightResult) -> Section:
+    rows = [(name_of(name), "all", name_of_reason(why)) for name, why in result.not_tested.items()]
     rows += [
-        (name_of(one.name), component.head, name_of_reason(why))
-        for one in found.subjects
-        for component, why in one.missing.items()
+        (name_of(subject.name), "all", name_of_reason(subject.broken)) for subject in result.subjects if subject.broken
+    ]
+    common = _missing_everywhere(result)
+    rows += [
+        (name_of(subject.name), component.head, name_of_reason(why))
+        for subject in result.subjects
+        for component, why in subject.missing.items()
         if component not in common
     ]
     heads = ("worker", "what", "why")
@@ -120,35 +123,36 @@ def name_of_reason(why: str) -> str:
     return name_of(why) if len(why) <= 80 else name_of(f"{why[:77]}...")
 
 
-def _missing_everywhere(found: PreflightResult) -> dict[Component, str]:
+def _missing_everywhere(result: PreflightResult) -> dict[Component, str]:
     """Components measured on no worker, with the first reason."""
     reasons: dict[Component, str] = {}
-    for one in found.subjects:
-        for component, why in one.missing.items():
+    for subject in result.subjects:
+        for component, why in subject.missing.items():
             reasons.setdefault(component, why)
     return {
         component: why
         for component, why in reasons.items()
-        if not any(component in one.readings and component not in one.missing for one in found.subjects)
+        if not any(component in subject.readings and component not in subject.missing for subject in result.subjects)
     }
 
 
-def _notes(found: PreflightResult) -> Section:
-    lines = [f"{note}." for note in found.notes]
+def _notes(result: PreflightResult) -> Section:
+    lines = [f"{note}." for note in result.notes]
     lines += [
-        f"Measured nowhere: {one.head}: {name_of_reason(why)}." for one, why in _missing_everywhere(found).items()
+        f"Measured nowhere: {component.head}: {name_of_reason(why)}."
+        for component, why in _missing_everywhere(result).items()
     ]
-    for names in found.too_few:
+    for few in result.too_few:
         lines.append(
-            f"Too few to tell who is slow: {named(names)}. Only workers with as many threads, as much memory and the "
+            f"Too few to tell who is slow: {named(few)}. Only workers with as many threads, as much memory and the "
             "same resources are compared, at least three of them."
         )
-    if found.retired:
-        lines.append(f"Retired: {named(found.retired)}.")
-    if found.kept:
+    if result.retired:
+        lines.append(f"Retired: {named(result.retired)}.")
+    if result.kept:
         lines.append(
-            f"Kept, though slow: {named(found.kept)}. Of {len(found.subjects)} workers "
-            f"{len(found.slow) - len(found.kept)} may be retired: --retire-share allows more, and two always stay."
+            f"Kept, though slow: {named(result.kept)}. Of {len(result.subjects)} workers "
+            f"{len(result.slow) - len(result.kept)} may be retired: --retire-share allows more, and two always stay."
         )
     return section("Notes", *lines, caveat=True)
 

@@ -15,11 +15,16 @@ from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING, Any, Self
 
+import numpy as np
 import psutil
 from distributed.core import Status
-from distributed.protocol import to_serialize
+from numpy.typing import NDArray
 
-from dask_efficiency.plugin import names
+from dask_efficiency.accounts.checks import amount, mapping, short, text
+from dask_efficiency.accounts.intake import fitting, plain_data
+from dask_efficiency.files.processes import command
+from dask_efficiency.plugin import names, plain
+from dask_efficiency.plugin.guard import MAX_REASON, described
 from dask_efficiency.plugin.parts import WorkerPart
 from dask_efficiency.preflights.hardware.host import python_loops, spread_of
 
@@ -27,9 +32,10 @@ if TYPE_CHECKING:
     from distributed import Worker
 
 
-_MODULE = "dask_efficiency.preflights.hardware"
+_MODULE = "dask_efficiency.preflights.hardware.child"
 #: Switches off the threads of libraries: the request says how many threads compute.
 _ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "BLIS_NUM_THREADS"), "1")
+_NO_DATA = np.empty(0, np.uint8)
 #: Seconds between two checks whether the child is to end early.
 LOOK_SECONDS = 0.05
 
@@ -48,9 +54,10 @@ class Child:
         self, request: Mapping[str, Any], payload: bytes, *, seconds: float, ended: Callable[[], bool]
     ) -> str:
         """Measure until all is done, the time is over or ``ended``; returns why it ended early, or an empty string."""
-        paths = os.pathsep.join(path for path in sys.path if path)
+        # It finds a workload's modules where this process does, which may be in the working directory.
+        paths = os.pathsep.join(path or os.getcwd() for path in sys.path)
         self._process = process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-m", _MODULE),
+            *command(_MODULE),
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.DEVNULL,
@@ -83,7 +90,7 @@ class Child:
     async def _read(self, process: asyncio.subprocess.Process) -> None:
         assert process.stdout is not None
         async for line in process.stdout:
-            content = json.loads(line)
+            content = plain_data(json.loads(line))
             component = content.pop("component", None)
             if component is None:
                 self.cpu_seconds = content["cpu_seconds"]
@@ -126,15 +133,30 @@ _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 _GPU_DRIVER = Path("/dev/nvidiactl")
 
 
+#: Most seconds of a measurement and of a repetition, most repetitions, and bytes of a message, that may be asked for.
+MOST = {"seconds": 86_400.0, "repetition": 60.0, "repeats": 1_000, "nbytes": MAX_NBYTES}
+#: Names in a question.
+_NAMES = {"test", "from", "partner"}
+#: Tests that were stopped, and partners, that are remembered. A guess: a test has one partner at a time.
+MAX_REMEMBERED = 1_000
+
+
+def _keep(table: dict[str, Any], name: str, value: Any) -> None:
+    """Remember something in place of the oldest, if there is no room."""
+    if len(table) >= MAX_REMEMBERED:
+        del table[next(iter(table))]
+    table[name] = value
+
+
 class WorkerPreflight(WorkerPart):
     """A worker's side of tests."""
 
     def __init__(self, worker: Worker) -> None:
         self._worker = worker
         self._children: set[Child] = set()
-        self._stopped: set[str] = set()
+        self._stopped: dict[str, None] = {}
         self._closed = False
-        self._data = b""
+        self._data = _NO_DATA
         #: CPU nanoseconds of children and of the event loop; and of threads of this process.
         self._elsewhere = 0
         self.in_threads = 0
@@ -162,14 +184,18 @@ class WorkerPreflight(WorkerPart):
 
     async def answer(self, action: str, asked: Mapping[str, Any]) -> dict[str, Any]:
         """Take a step of a test; a failure is an answer with its reason under ``failed``."""
-        asked = asked.get("preflight") or {}
-        step = self._steps.get(asked.get("step", ""))
-        if step is None:
-            return {"failed": f"unknown step {asked.get('step')!r:.80}"}
         try:
+            asked = mapping("preflight", asked.get("preflight"))
+            step = self._steps.get(text("step", asked.get("step")))
+            if step is None:
+                return {"failed": f"unknown step {short(asked['step'])}"}
+            for name in _NAMES & asked.keys():
+                text(name, asked[name])
+            for name in MOST.keys() & asked.keys():
+                amount(name, asked[name], MOST[name])
             return await step(asked)
         except Exception as error:
-            return {"failed": f"{type(error).__name__}: {error}"[:500]}
+            return {"failed": fitting(described(error), MAX_REASON)}
 
     def stop(self) -> None:
         """End the measurements, also in a child that is just starting; nothing is measured any more."""
@@ -179,7 +205,7 @@ class WorkerPreflight(WorkerPart):
     def _stop(self) -> None:
         for child in self._children:
             child.kill()
-        self._data = b""
+        self._data = _NO_DATA
 
     # -- alone -------------------------------------------------------------------------------
 
@@ -201,17 +227,17 @@ class WorkerPreflight(WorkerPart):
 
         alone = {_PYTHON} if self._worker.state.nthreads > 1 else {_PYTHON, _CPU_ALL}
         components = [name for name in asked["components"] if name not in alone]
-        found: dict[str, dict[str, Any]] = {}
+        measured: dict[str, dict[str, Any]] = {}
         if components and not ended():
-            found = await self._in_child(components, asked, seconds, ended)
+            measured = await self._in_child(components, asked, seconds, ended)
         if _PYTHON in asked["components"] and not ended():
-            found[_PYTHON] = await asyncio.wait_for(
+            measured[_PYTHON] = await asyncio.wait_for(
                 asyncio.to_thread(self._loops, float(asked["repetition"]), int(asked["repeats"])),
                 max(1.0, seconds - (time.monotonic() - began)),
             )
         if self._closed or test in self._stopped:
             return {"failed": "the test was stopped"}
-        return {"busy": True} if is_busy() else {"measured": found}
+        return {"busy": True} if is_busy() else {"measured": measured}
 
     async def _in_child(
         self, components: list[str], asked: Mapping[str, Any], seconds: float, ended: Callable[[], bool]
@@ -226,10 +252,12 @@ class WorkerPreflight(WorkerPart):
             "workload": asked.get("workload", ""),
             "group": asked.get("group"),
         }
+        payload = asked.get("payload")
         child = Child()
         self._children.add(child)
         try:
-            why = await child.run(request, asked.get("payload", b""), seconds=seconds, ended=ended)
+            given = b"" if payload is None else payload.tobytes()
+            why = await child.run(request, given, seconds=seconds, ended=ended)
         except OSError as error:
             return {name: {"missing": f"no process could be started: {error}"} for name in components}
         finally:
@@ -246,8 +274,8 @@ class WorkerPreflight(WorkerPart):
         return python_loops(REPETITIONS_OF_PYTHON * repetition, repeats, spent)
 
     async def _stop_test(self, asked: Mapping[str, Any]) -> dict[str, Any]:
-        # A test may be stopped before it begins here, so its name stays; tests are few.
-        self._stopped.add(asked["test"])
+        # A test may be stopped before it begins here, so its name stays.
+        _keep(self._stopped, asked["test"], None)
         self._stop()
         return {}
 
@@ -258,13 +286,14 @@ class WorkerPreflight(WorkerPart):
 
         async def ask(step: str, **more: Any) -> Any:
             message = {"step": step, "test": asked["test"], "from": self._worker.address, **more}
-            answer = await getattr(partner, names.OP)(action=names.PREFLIGHT, preflight=message)
+            asking = getattr(partner, names.OP)
+            answer = await plain.answer(asking, asked["partner"], action=names.PREFLIGHT, preflight=message)
             if not isinstance(answer, Mapping) or "failed" in answer:
                 raise RuntimeError(f"the partner answered {answer!r:.200}")
             return answer
 
         async def send(nbytes: int) -> None:
-            await ask(names.TAKE, data=to_serialize(data[:nbytes]))
+            await ask(names.TAKE, data=plain.carried(data[:nbytes]))
 
         async def receive(nbytes: int) -> None:
             await ask(names.GIVE, nbytes=nbytes)
@@ -282,10 +311,10 @@ class WorkerPreflight(WorkerPart):
                 with suppress(TimeoutError, OSError, RuntimeError):
                     await asyncio.wait_for(ask(names.PART), PART_SECONDS)
                 self._elsewhere += round((time.thread_time() - began) * 1e9)
-                self._data = b""
+                self._data = _NO_DATA
 
     async def _meet(self, asked: Mapping[str, Any]) -> dict[str, Any]:
-        self._met[asked["from"]] = time.thread_time()
+        _keep(self._met, asked["from"], time.thread_time())
         await self._random_data()
         return {}
 
@@ -293,19 +322,19 @@ class WorkerPreflight(WorkerPart):
         return {}
 
     async def _give(self, asked: Mapping[str, Any]) -> dict[str, Any]:
-        return {"data": to_serialize((await self._random_data())[: asked["nbytes"]])}
+        return {"data": plain.carried((await self._random_data())[: asked["nbytes"]])}
 
     async def _part(self, asked: Mapping[str, Any]) -> dict[str, Any]:
         began = self._met.pop(asked["from"], None)
         if began is not None:
             self._elsewhere += round((time.thread_time() - began) * 1e9)
-        self._data = b""
+        self._data = _NO_DATA
         return {}
 
-    async def _random_data(self) -> bytes:
+    async def _random_data(self) -> NDArray[np.uint8]:
         """Bytes that cannot be compressed, whatever Dask's configuration of compression."""
-        if not self._data:
-            self._data = await asyncio.to_thread(os.urandom, MAX_NBYTES)
+        if not len(self._data):
+            self._data = np.frombuffer(await asyncio.to_thread(os.urandom, MAX_NBYTES), np.uint8)
         return self._data
 
 
@@ -316,14 +345,14 @@ async def _seconds_per_byte(move: Callable[[int], Awaitable[None]], repetition: 
     await move(FIRST_NBYTES)
     nbytes = round(FIRST_NBYTES * MESSAGE_SHARE * repetition / max(1e-9, time.perf_counter() - began))
     nbytes = min(MAX_NBYTES, max(FIRST_NBYTES, nbytes))
-    found = []
+    seconds = []
     for _ in range(repeats):
         moved, began = 0, time.perf_counter()
         while time.perf_counter() < began + repetition:
             await move(nbytes)
             moved += nbytes
-        found.append((time.perf_counter() - began) / moved)
-    return found
+        seconds.append((time.perf_counter() - began) / moved)
+    return seconds
 
 
 async def _round_trip(go: Callable[[], Awaitable[Any]], repeats: int) -> float:

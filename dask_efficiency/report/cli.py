@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import glob
 import json
+import math
 import os
 import re
-from collections.abc import Iterable
+import shutil
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from fractions import Fraction
+from functools import partial
 from typing import TYPE_CHECKING
 
 import click
@@ -16,6 +19,7 @@ import click
 from dask_efficiency.cli.inputs import Input, InputKind, look_at
 from dask_efficiency.cli.options import (
     Connection,
+    folder_target,
     html_option,
     json_option,
     save_option,
@@ -35,6 +39,16 @@ if TYPE_CHECKING:
     from dask_efficiency.runs.stragglers.offline import Judgement
     from dask_efficiency.runs.trace.run_trace import RunTrace
 
+#: Characters of a line of prose: longer ones are hard to read.
+MAX_WIDTH = 100
+
+
+def _seconds(context: click.Context, parameter: click.Parameter, value: float | None) -> float | None:
+    if value is not None and not 0 <= value < math.inf:
+        raise click.BadParameter(f"{value:g} is no length of time; expected seconds, 0 or more")
+    return value
+
+
 everything_option = click.option(
     "--all", "everything", is_flag=True, help="Print the whole report, not only the first screen."
 )
@@ -51,7 +65,19 @@ everything_option = click.option(
 @click.option(
     "--trace", callback=target, metavar="FILE", help="Record every task, and save the trace to this file or URL."
 )
-@click.option("--save-to", metavar="FOLDER", help="Save the report in this folder, under a name with the time.")
+@click.option(
+    "--savings",
+    type=float,
+    callback=_seconds,
+    metavar="SECONDS",
+    help="Simulate cures for this long at most when the script ends, with --trace. [default: 5]",
+)
+@click.option(
+    "--save-to",
+    callback=folder_target,
+    metavar="FOLDER",
+    help="Save the report in this folder, under a name with the time.",
+)
 def run_command(
     script: str, arguments: tuple[str, ...], is_module: bool, save_to: str | None, **options: object
 ) -> None:
@@ -62,14 +88,13 @@ def run_command(
     ends, fails or is interrupted, the report's first screen goes to standard error; with several clusters, the one with
     most thread time is shown, and a line for each of the others.
 
-    Metering costs some 3 % of a task that does nothing, and --trace some 6 %. There is no report if the process is
-    killed, or ends by os._exit.
+    Metering costs some 3 % of a task that does nothing, and --trace some 6 %. There is a report until
+    SIGTERM or SIGHUP, and none if the process is killed (SIGKILL), or ends by os._exit.
     """
     if not is_module and not os.path.isfile(script):
         raise click.UsageError(f"{script!r} is no file; expected a Python script, or -m and a module's name")
-    with one_line_errors():
-        if save_to is not None and "://" not in save_to:
-            os.makedirs(save_to, exist_ok=True)
+    if options["savings"] is not None and options["trace"] is None:
+        raise click.UsageError("--savings is for the simulation of a recorded run; expected --trace FILE with it")
     replace_process(ScriptRun(script, is_module=is_module, save_to=save_to, **options), arguments)  # type: ignore[arg-type]
 
 
@@ -87,7 +112,6 @@ def demo_command(workers: int, threads: int, save: str, dashboard: bool) -> None
 
 
 @click.command("report")
-@click.argument("source")
 @click.option(
     "--last",
     callback=timedelta,
@@ -98,9 +122,9 @@ def demo_command(workers: int, threads: int, save: str, dashboard: bool) -> None
 @save_option("the report")
 @html_option
 @json_option
-@scheduler_options
+@partial(scheduler_options, required=False)
 def report_command(
-    source: str,
+    source: str | None,
     last: float | None,
     everything: bool,
     as_json: bool,
@@ -110,14 +134,11 @@ def report_command(
 ) -> None:
     """Show a saved report, or the past of a live cluster.
 
-    SOURCE is a report's file or URL, a scheduler's address (tcp://host:8786, tls://host:8786 or
-    host:8786), or the file that `dask scheduler --scheduler-file` wrote.
+    SOURCE is a report's file or URL, or a scheduler's address (tcp://host:8786, tls://host:8786 or host:8786). Without
+    one, it is the report of the last `dask-efficiency run`.
     """
     with one_line_errors():
-        given = look_at(source)
-        if given.kind is not InputKind.SCHEDULER and last is not None:
-            raise click.UsageError(f"--last asks a scheduler for its past, and {source!r} is not a scheduler")
-        found = _report(given, last, connection)
+        found = _last_of_run(last) if source is None else _report(look_at(source), last, connection)
         if save is not None:
             found.save(save)
         if html is not None:
@@ -125,7 +146,17 @@ def report_command(
         say(found, as_json=as_json, written=save is not None or html is not None, everything=everything)
 
 
+def _last_of_run(last: float | None) -> EfficiencyReport:
+    if last is not None:
+        raise click.UsageError("--last asks a scheduler for its past; expected SOURCE, or --scheduler-file FILE")
+    from dask_efficiency.report.kept import load_kept
+
+    return load_kept()
+
+
 def _report(source: Input, last: float | None, connection: Connection) -> EfficiencyReport:
+    if source.kind is not InputKind.SCHEDULER and last is not None:
+        raise click.UsageError(f"--last asks a scheduler for its past, and {source.given!r} is not a scheduler")
     if source.kind is InputKind.SCHEDULER:
         from dask_efficiency.report.replies import ask_history
 
@@ -138,17 +169,26 @@ def _report(source: Input, last: float | None, connection: Connection) -> Effici
 
 
 @click.command("explain")
-@click.argument("kind")
-def explain_command(kind: str) -> None:
+@click.argument("kind", nargs=-1)
+def explain_command(kind: tuple[str, ...]) -> None:
     """Explain a finding, and what to do about it.
 
-    KIND is a bucket such as `spill`, a bucket and a cause such as `thread-noncpu/sleep`, or the cause alone.
+    KIND is a finding's title as a report has it, such as `Waiting for the GIL`, or a part of it; a bucket such as
+    `spill`; a bucket and a cause such as `thread-noncpu/sleep`; the cause alone; or a recipe's title or name, such as
+    `pandas-rows`. Without it, all kinds and recipes are listed.
     """
     with one_line_errors():
-        from dask_efficiency.report.kinds import explain
+        from dask_efficiency.report.explanations import as_lines, explain, explanations
+        from dask_efficiency.report.own_recipes import configured, read_file
+        from dask_efficiency.report.recipes import known_recipes
 
-        text = explain(kind)
-    tell(*text.splitlines())
+        for path in configured():
+            read_file(path)  # elsewhere, a mistake in it is only logged
+        if kind:
+            tell(*as_lines(explain(" ".join(kind)), min(shutil.get_terminal_size().columns, MAX_WIDTH)))
+        else:
+            tell(*(one.title for one in explanations().values()))
+            tell("", "Recipes:", *(f"{one.name}: {one.title}" for one in known_recipes()))
 
 
 def _percent(context: click.Context, parameter: click.Parameter, value: str | None) -> Fraction | None:
@@ -167,8 +207,8 @@ def _percent(context: click.Context, parameter: click.Parameter, value: str | No
     "--max-loss",
     callback=_percent,
     metavar="PERCENT",
-    help="End with exit code 1 if lost thread-seconds rose by more, such as 5%. Where nothing was lost before, "
-    "any loss is more.",
+    help="End with exit code 1 if lost thread-seconds rose by more, such as 5%, and of several runs by more than their "
+    "spread. Where nothing was lost before, any loss is more.",
 )
 @html_option
 @json_option
@@ -184,7 +224,7 @@ def compare_command(
 
     Losses that grew or shrank are listed with their places. BEFORE and AFTER are files or URLs, or patterns in quotes
     ('main/*.json') for several runs per side, which --before and --after name one by one. Of several runs, medians are
-    compared.
+    compared, and changes within their spread are marked.
 
     \b
     Exit codes:
@@ -238,14 +278,15 @@ def _check_max_loss(found: Comparison, max_loss: Fraction) -> None:
     for name, run in zip((*found.names_before, *found.names_after), found.runs, strict=True):
         if not run.thread_seconds:
             raise NotJudgedError(f"{name}: nothing ran, so --max-loss cannot tell")
-    if found.loses_more(max_loss):
-        from dask_efficiency.report.comparison_findings import excess
+    from dask_efficiency.report.comparison_findings import excess
 
+    if found.loses_more(max_loss):
         raise click.ClickException(f"{excess(found)}; --max-loss allows {float(100 * max_loss):g} %")
+    if found.lost.within_spread and found.lost.rise > max_loss:
+        tell(f"{excess(found)}: not counted", err=True)
 
 
 @click.command("stragglers")
-@click.argument("source")
 @click.option("--history", multiple=True, metavar="FILE", help="A healthy run of the same kind.")
 @click.option("--factor", type=float, help="Higher finds fewer, lower finds more.  [default: 1.0]")
 @json_option
@@ -257,9 +298,10 @@ def stragglers_command(
 
     A slow worker takes longer for the same work; the reason is given with it. SOURCE is the file or URL of a recorded
     run, or of a table (CSV, Parquet) with a row for each task: worker, prefix, start and stop in seconds, and where
-    known cpu_seconds, io_wait_seconds, disk_seconds, transfer_seconds, input_bytes, group, host and key. A saved report
-    shows its own findings. A scheduler (tcp://host:8786, tls://host:8786, host:8786, or its scheduler file) judges what
-    it recorded, or shows its current findings if it does not record.
+    known cpu_seconds, io_wait_seconds, disk_seconds, transfer_seconds, input_bytes, group, host and key. In a table of
+    metrics (at in seconds, worker, and a column for each metric) it finds workers that leave their past and their
+    peers. A saved report shows its own findings. A scheduler (tcp://host:8786, tls://host:8786 or host:8786) judges
+    what it recorded, or shows its current findings if it does not record.
     """
     with one_line_errors():
         found = _judgement(look_at(source), history, factor, connection)
@@ -275,6 +317,7 @@ def stragglers_command(
 
 def _judgement(source: Input, history: tuple[str, ...], factor: float | None, connection: Connection) -> Judgement:
     from dask_efficiency.runs.cli.recorded import run_or_table
+    from dask_efficiency.runs.questions import has_metrics
     from dask_efficiency.runs.stragglers.offline import FACTOR, Judgement, judge
 
     found: Judgement | RunTrace | pd.DataFrame
@@ -284,6 +327,8 @@ def _judgement(source: Input, history: tuple[str, ...], factor: float | None, co
         found = _judge_report(source) if source.kind is InputKind.REPORT else run_or_table(source)
     if not isinstance(found, Judgement):
         healthy = [run_or_table(look_at(file)) for file in history]
+        if has_metrics(found):
+            return _judge_metrics(found, healthy, factor)
         return judge(found, history=healthy, factor=FACTOR if factor is None else factor)
     if history or factor is not None:
         raise click.ClickException(
@@ -291,6 +336,23 @@ def _judgement(source: Input, history: tuple[str, ...], factor: float | None, co
             "EfficiencyPlugin(trace=True) and efficiency_report(trace=True) record"
         )
     return found
+
+
+def _judge_metrics(table: pd.DataFrame, history: Sequence[RunTrace | pd.DataFrame], factor: float | None) -> Judgement:
+    from dask_efficiency.accounts.tables import needs_pandas
+
+    with needs_pandas():
+        import pandas as pd
+
+    from dask_efficiency.runs.questions import has_metrics, stragglers
+    from dask_efficiency.runs.stragglers.offline import Judgement
+
+    if factor is not None:
+        raise click.ClickException("--factor judges a recorded run or a table of tasks, and this is one of metrics")
+    if not all(map(has_metrics, history)):
+        raise click.ClickException("--history is no table of metrics, with the columns at and worker, as the other is")
+    past = {"history": pd.concat(history)} if history else {}
+    return Judgement(stragglers(table, **past), table["worker"].nunique())
 
 
 async def _judge_cluster(caller: Caller) -> Judgement | RunTrace:

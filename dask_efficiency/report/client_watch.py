@@ -8,6 +8,7 @@ import threading
 import time
 import uuid
 from collections.abc import Callable, Iterable
+from itertools import islice
 from types import FrameType
 from typing import Any
 
@@ -15,17 +16,20 @@ from distributed.utils import sync
 from tornado.ioloop import PeriodicCallback
 
 from dask_efficiency.accounts.cluster.windows import MAX_ARRIVALS, Interval
+from dask_efficiency.accounts.intake import fitting
 from dask_efficiency.accounts.lines import MAX_GRAPHS, Frame, graph_name, is_the_users, place_of
 from dask_efficiency.plugin.patches import CLIENT_CLASS, Replacements
 from dask_efficiency.report.source_files import cell_of
-from dask_efficiency.report.values import PHASES
+from dask_efficiency.report.values import PHASES, GraphsSent
 
 #: Lines kept per graph, and lines whose graphs have a span of their own. A guess, to bound memory and the report.
 MAX_LINES = 100
+#: Newest futures that are looked at to tell if any is outstanding. A guess that bounds the cost of each graph.
+MAX_FUTURES = 100
 #: Characters kept of a line's source. A guess.
 MAX_SOURCE = 200
 #: Phases by precedence: of several at an instant, the first counts.
-_PRECEDENCE = ("run", "schedule", "upload", "optimize", "gather")
+_PRECEDENCE = ("run", "schedule", "seceded", "upload", "optimize", "gather", "calls")
 
 
 def split_phases(intervals: dict[str, list[Interval]], *, start: int, stop: int) -> dict[str, float]:
@@ -37,7 +41,7 @@ def split_phases(intervals: dict[str, list[Interval]], *, start: int, stop: int)
     covered: list[Interval] = []
     for phase in _PRECEDENCE:
         cut = ((max(since, start), min(until, stop)) for since, until in intervals.get(phase, ()))
-        before, covered = covered, _merge((*covered, *cut))
+        before, covered = covered, merged((*covered, *cut))
         spent[phase] = _length(covered) - _length(before)
     return {phase: spent[phase] / 1e9 for phase in PHASES}
 
@@ -52,7 +56,7 @@ def uploads_until_taken_in(sent: Iterable[Interval], taken_in: list[Interval]) -
     return [(start, next((t for t in starts if t >= start), stop)) for start, stop in sent]
 
 
-def _merge(pairs: Iterable[Interval]) -> list[Interval]:
+def merged(pairs: Iterable[Interval]) -> list[Interval]:
     """Union of intervals, in order."""
     merged: list[Interval] = []
     for start, stop in sorted(pair for pair in pairs if pair[0] < pair[1]):
@@ -67,9 +71,9 @@ class ClientObserver:
     """Observes a client object while reports are open on it, and restores it afterwards.
 
     The process-wide ``scheduler=`` setting is not touched. The class of this one client is replaced by a subclass that
-    notes when a graph is asked for (``get`` is looked up before optimisation begins), sent and gathered, and that tags
-    what is sent with the report's span. Tagging happens after fusion, so observing changes no graph. If upstream
-    renames a method, only that phase is missing from the report.
+    notes when a graph is asked for (``get`` is looked up before optimisation begins), sent and gathered, and when a
+    call waits for the client's event loop, and that tags what is sent with the report's span. Tagging happens after
+    fusion, so observing changes no graph. If upstream renames a method, only that phase is missing from the report.
     """
 
     def __init__(self, client: Any) -> None:
@@ -120,6 +124,7 @@ class ClientObserver:
             return observer.send(original, args, kwargs)
 
         async def _gather(client: Any, *args: Any, **kwargs: Any) -> Any:
+            __tracebackhide__ = True  # in notebooks: errors of tasks pass here
             began = time.monotonic_ns()
             try:
                 return await super(observed, client)._gather(*args, **kwargs)  # type: ignore[misc]  # made below
@@ -127,9 +132,18 @@ class ClientObserver:
                 for phases in observer._reports:
                     phases.intervals["gather"].append((began, time.monotonic_ns()))
 
+        def sync(client: Any, *args: Any, **kwargs: Any) -> Any:
+            __tracebackhide__ = True
+            began = time.monotonic_ns()
+            try:
+                return super(observed, client).sync(*args, **kwargs)  # type: ignore[misc]  # made below
+            finally:
+                for phases in observer._reports:
+                    phases.intervals["calls"].append((began, time.monotonic_ns()))
+
         body: dict[str, Any] = {"get": property(get), "__module__": base.__module__, "__qualname__": base.__qualname__}
         body |= {name: asking(name) for name in ("compute", "persist", "submit", "map")}
-        body |= {f.__name__: f for f in (_graph_to_futures, _gather) if hasattr(base, f.__name__)}
+        body |= {f.__name__: f for f in (_graph_to_futures, _gather, sync) if hasattr(base, f.__name__)}
         observed: Any = type(base.__name__, (base,), body)
         return observed  # type: ignore[no-any-return]
 
@@ -145,8 +159,11 @@ class ClientObserver:
         if not line:  # a library may send from the event loop while the main thread waits
             line, source = users_line(waiting_frame())
         graph = graph_name(kwargs.get("keys", args[1] if len(args) > 1 else ()))
+        waited = not has_outstanding(self._client)
         for phases in reports:
+            phases.rounds += waited
             phases.sending(began, graph, line, source)
+            phases.count(line, waited)
         annotations = {}
         if "span" not in dask.get_annotations():  # the user's own spans keep their names
             spans = [(phases.name, phases.span) for phases in reports]
@@ -156,11 +173,22 @@ class ClientObserver:
             annotations["span"] = {"name": names, "ids": ids}
         try:
             with dask.annotate(**annotations):
-                return original(*args, **kwargs)
+                futures = original(*args, **kwargs)
+            for phases in reports:
+                phases.sent += 1
+            return futures
         finally:
             stop = time.monotonic_ns()
             for phases in reports:
                 phases.intervals["upload"].append((began, stop))
+
+
+def has_outstanding(client: Any) -> bool:
+    """Check if a client waits for any of its newest results."""
+    try:
+        return any(state.status == "pending" for state in islice(reversed(client.futures.values()), MAX_FUTURES))
+    except (RuntimeError, AttributeError, TypeError):  # its event loop changed them, or upstream did
+        return True
 
 
 def waiting_frame() -> FrameType | None:
@@ -179,7 +207,11 @@ def users_line(frame: FrameType | None) -> tuple[str, str]:
         return "", ""
     file, lineno = frame.f_code.co_filename, frame.f_lineno
     source = linecache.getline(file, lineno, frame.f_globals).strip()
-    return place_of(Frame(frame.f_code.co_name, cell_of(file), lineno)), source[:MAX_SOURCE]
+    if source.startswith(_MAGIC):  # the lines below it are not known
+        source = ""
+    # The place is the name of a span, which travels with the tasks.
+    place = fitting(place_of(Frame(frame.f_code.co_name, cell_of(file), lineno)))
+    return place, fitting(source, MAX_SOURCE)
 
 
 class ClientPhases:
@@ -188,8 +220,12 @@ class ClientPhases:
     def __init__(self, name: str, span: str) -> None:
         self.name, self.span = name, span
         self.intervals: dict[str, list[Interval]] = {phase: [] for phase in PHASES}
+        #: Graphs that were sent, and those before which none of the client's results was outstanding.
+        self.sent = self.rounds = 0
         #: By graph name, the user's lines that sent it with their source; both are empty for unknown lines.
         self.lines: dict[str, dict[str, str]] = {}
+        #: Likewise by line.
+        self.sent_by: dict[str, GraphsSent] = {}
         self._spans: dict[str, str] = {}
         self._asked_at: int | None = None
 
@@ -207,6 +243,12 @@ class ClientPhases:
             if len(lines) < MAX_LINES:
                 lines[line] = source
 
+    def count(self, line: str, waited: bool) -> None:
+        """Count a graph of a line; ``waited`` is true if nothing was outstanding before it."""
+        if line and (line in self.sent_by or len(self.sent_by) < MAX_LINES):
+            sent = self.sent_by.get(line, GraphsSent(0, 0))
+            self.sent_by[line] = GraphsSent(sent.graphs + 1, sent.rounds + waited)
+
     def span_of(self, line: str) -> str:
         """Id of the span of a line; empty for an unknown line, and beyond :data:`MAX_LINES`."""
         if line and line not in self._spans and len(self._spans) < MAX_LINES:
@@ -214,6 +256,8 @@ class ClientPhases:
         return self._spans.get(line, "")
 
 
+#: Beginning of the call that IPython makes of another cell magic, such as ``%%time``.
+_MAGIC = "get_ipython().run_cell_magic("
 #: Milliseconds between two looks at the cluster manager, which has no hook for requested workers. A guess.
 LOOK_MS = 200
 

@@ -8,10 +8,12 @@ import statistics
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeAlias, TypeVar
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
 from dask_efficiency.accounts.buckets import CAUSES, GOOD, HELD, Breakdown, Bucket, cause_name
 from dask_efficiency.accounts.cluster.presence import GPU_ACTIVITIES
+from dask_efficiency.report.difference import Difference, finite_or_nan
 from dask_efficiency.report.files import load_report
 from dask_efficiency.report.gpu import summary
 from dask_efficiency.report.model import EfficiencyReport
@@ -23,58 +25,8 @@ if TYPE_CHECKING:
 
     from dask_efficiency.show.finding import Finding
 
-Number = TypeVar("Number", int, float)
-
 _NOT_LOST = (*GOOD, Bucket.NO_WORK, Bucket.RUNNING)
 _LOST_WHILE_HELD = tuple(bucket for bucket in HELD if bucket not in _NOT_LOST)
-
-
-@dataclass(frozen=True, slots=True)
-class Difference(Generic[Number]):
-    """A quantity before and after: integers for nanoseconds and counts, floats otherwise."""
-
-    #: Values by run; never empty.
-    runs_before: tuple[Number, ...]
-    runs_after: tuple[Number, ...]
-
-    @property
-    def before(self) -> Number:
-        """Median of the runs before."""
-        return _median(self.runs_before)
-
-    @property
-    def after(self) -> Number:
-        """Median of the runs after."""
-        return _median(self.runs_after)
-
-    @property
-    def change(self) -> Number:
-        """After minus before, of the medians."""
-        return self.after - self.before
-
-    @property
-    def rise(self) -> float:
-        """Relative change: 0.0 if both are 0, infinite if only before is."""
-        if self.before:
-            return self.change / self.before
-        return math.copysign(math.inf, self.change) if self.change else 0.0
-
-    @property
-    def spread(self) -> Number | None:
-        """Largest range among the runs of one side; None with one run per side."""
-        if len(self.runs_before) == len(self.runs_after) == 1:
-            return None
-        return max(max(runs) - min(runs) for runs in (self.runs_before, self.runs_after))
-
-    @property
-    def occurs(self) -> bool:
-        """True if any run has it."""
-        return any((*self.runs_before, *self.runs_after))
-
-    @property
-    def within_spread(self) -> bool:
-        """True if the change is within the spread of the runs."""
-        return self.spread is not None and abs(self.change) <= self.spread
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +59,8 @@ class PrefixChange:
     is_gone: bool
 
 
-@dataclass(frozen=True, slots=True, repr=False)
+# It has no slots, because cached properties need a ``__dict__``.
+@dataclass(frozen=True, repr=False)
 class Comparison(Shown):
     """Runs before a change and runs after it; with several per side, medians are compared.
 
@@ -175,7 +128,7 @@ class Comparison(Shown):
     def factors(self) -> dict[str, Difference[float]]:
         """Factors of the efficiency, each in [0, 1]; medians of factors do not multiply to the median."""
         sides = [[run.factors for run in runs] for runs in self.sides.values()]
-        return {name: Difference(*(_finite(row[name] for row in rows) for rows in sides)) for name in FACTORS}
+        return {name: Difference(*(finite_or_nan(row[name] for row in rows) for rows in sides)) for name in FACTORS}
 
     @property
     def gpu(self) -> dict[str, Difference[float]]:
@@ -198,12 +151,12 @@ class Comparison(Shown):
         """Threads of all workers."""
         return self._whole(lambda run: sum(run.nthreads.values()))
 
-    @property
+    @cached_property
     def tasks(self) -> dict[str, Difference[int]]:
         """Tasks that ended, by outcome."""
         return self._by_name(lambda run: run.tasks)
 
-    @property
+    @cached_property
     def moved(self) -> dict[str, Difference[int]]:
         """Bytes by way of transfer, as in :attr:`EfficiencyReport.moved`."""
         return self._by_name(lambda run: {way: amount.nbytes for way, amount in run.moved.items()})
@@ -230,7 +183,7 @@ class Comparison(Shown):
         before = Breakdown({bucket: time.before for bucket, time in times.items()})
         return before, Breakdown({bucket: time.after for bucket, time in times.items()})
 
-    @property
+    @cached_property
     def causes(self) -> tuple[CauseChange, ...]:
         """Lost time by bucket, the largest change first.
 
@@ -267,7 +220,7 @@ class Comparison(Shown):
         lost = self.lost
         return lost.before - sum(time.before for time in times), lost.after - sum(time.after for time in times)
 
-    @property
+    @cached_property
     def by_prefix(self) -> dict[str, PrefixChange]:
         """Useful and lost time by task prefix."""
         was, now = (
@@ -290,6 +243,13 @@ class Comparison(Shown):
         return before, after
 
     @property
+    def cost(self) -> Difference[float]:
+        """Price of all thread time, in any currency; NaN unless every run has one."""
+        if self.price_per_thread_hour is None:
+            return Difference((math.nan,), (math.nan,))
+        return self._numbers(lambda run: run.money(run.thread_seconds) or 0.0)
+
+    @property
     def environment(self) -> dict[str, tuple[tuple[str, ...], tuple[str, ...]]]:
         """Versions and settings that differ between runs: values before and after."""
 
@@ -309,8 +269,11 @@ class Comparison(Shown):
         return not any(figure.change and not math.isnan(figure.change) for figure in (*wall, *times))
 
     def loses_more(self, than: float | Fraction) -> bool:
-        """Compare the rise of lost time with the allowed one: 0.05 allows 5 %; from 0, any rise is more."""
-        return self.lost.after > self.lost.before * (1 + Fraction(than))
+        """Compare the rise of lost time with the allowed one: 0.05 allows 5 %; from 0, any rise is more.
+
+        A rise within the spread of the runs is none: runs without any change differ as much.
+        """
+        return self.lost.after > self.lost.before * (1 + Fraction(than)) and not self.lost.within_spread
 
     @property
     def findings(self) -> tuple[Finding, ...]:
@@ -343,7 +306,7 @@ class Comparison(Shown):
         return fragment(self._from_sections("page"))
 
     def _numbers(self, number_of: Callable[[EfficiencyReport], float]) -> Difference[float]:
-        return Difference(*(_finite(map(number_of, runs)) for runs in self.sides.values()))
+        return Difference(*(finite_or_nan(map(number_of, runs)) for runs in self.sides.values()))
 
     def _whole(self, number_of: Callable[[EfficiencyReport], int]) -> Difference[int]:
         return Difference(*(tuple(map(number_of, runs)) for runs in self.sides.values()))
@@ -415,17 +378,6 @@ def _read(
         else:
             raise TypeError(f"{side} holds {run!r:.80}; expected an EfficiencyReport or the path of one")
     return read
-
-
-def _median(values: Sequence[Number]) -> Number:
-    ordered = sorted(values)
-    low, high = ordered[(len(ordered) - 1) // 2], ordered[len(ordered) // 2]
-    # nanoseconds stay integers
-    return (low + high) // 2 if isinstance(low, int) and isinstance(high, int) else (low + high) / 2
-
-
-def _finite(numbers: Iterable[float]) -> tuple[float, ...]:
-    return tuple(filter(math.isfinite, numbers)) or (math.nan,)
 
 
 def _occurring(times: Mapping[str, Difference[int]]) -> dict[str, Difference[int]]:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Any
 
-from dask_efficiency.report.compare import Comparison, Difference
+from dask_efficiency.accounts.intake import finite
+from dask_efficiency.report.compare import Comparison
 from dask_efficiency.report.comparison_findings import caveats, find, headline
+from dask_efficiency.report.difference import Difference
 from dask_efficiency.report.frames import findings_frame
+from dask_efficiency.show.columns import TypedColumn, as_frame, names, seconds
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -19,7 +21,7 @@ VERSION = 1
 #: Properties of a comparison that are stored under their own names.
 FIGURES = (
     *("wall_clock_seconds", "cluster_seconds", "no_workers_seconds", "client_seconds", "ideal_seconds"),
-    *("efficiency", "load_balance"),
+    *("efficiency", "load_balance", "cost"),
 )
 
 
@@ -41,7 +43,7 @@ def to_dict(comparison: Comparison) -> dict[str, Any]:
         "tasks": _differences(comparison.tasks),
         "moved_bytes": _differences(comparison.moved),
         **{f"{name}_ns": _difference(getattr(comparison, name)) for name in ("useful", "lost", "running")},
-        "lost_rise": _known(comparison.lost.rise),
+        "lost_rise": finite(comparison.lost.rise),
         "causes_ns": {str(cause.bucket): _difference(cause.time) for cause in comparison.causes},
         "parts_ns": {part.name: _difference(part.time) for cause in comparison.causes for part in cause.parts},
         "not_by_cause_ns": {"before": before, "after": after},
@@ -58,36 +60,29 @@ def to_dict(comparison: Comparison) -> dict[str, Any]:
 
 
 def _difference(difference: Difference[Any]) -> dict[str, float | None]:
-    return {name: _known(getattr(difference, name)) for name in ("before", "after", "change", "spread")}
+    return {name: finite(getattr(difference, name)) for name in ("before", "after", "change", "spread")}
 
 
 def _differences(by_name: Mapping[str, Difference[Any]]) -> dict[str, dict[str, float | None]]:
     return {name: _difference(difference) for name, difference in by_name.items()}
 
 
-def _known(number: float | None) -> float | None:
-    return number if number is not None and math.isfinite(number) else None
-
-
 def to_frame(comparison: Comparison, by: str = "cause") -> pd.DataFrame:
     """Thread-seconds before and after as a table: a row for each cause, prefix or finding."""
-    import pandas as pd
-
     if by == "finding":
         return findings_frame(find(comparison))
     if by == "cause":
-        rows = {str(cause.bucket): _seconds(cause.time) for cause in comparison.causes}
-        rows |= {"useful": _seconds(comparison.useful), "running": _seconds(comparison.running)}
-        columns = ["before", "after", "change"]
-    elif by == "prefix":
-        changes = comparison.by_prefix.items()
-        rows = {name: _seconds(change.useful) + _seconds(change.lost) for name, change in changes}
-        columns = [f"{kind}_{side}" for kind in ("useful", "lost") for side in ("before", "after", "change")]
-    else:
-        raise ValueError(f"by={by!r}; expected 'cause', 'prefix' or 'finding'")
-    index = pd.Index([*rows], name=by, dtype=object)
-    return pd.DataFrame([*rows.values()], index=index, columns=pd.Index(columns, dtype=object))
+        times = {str(cause.bucket): cause.time for cause in comparison.causes}
+        times |= {"useful": comparison.useful, "running": comparison.running}
+        return as_frame({by: names(times)} | _seconds(times.values()), index=by)
+    if by == "prefix":
+        changes = comparison.by_prefix
+        useful = _seconds([change.useful for change in changes.values()], "useful_")
+        lost = _seconds([change.lost for change in changes.values()], "lost_")
+        return as_frame({by: names(changes)} | useful | lost, index=by)
+    raise ValueError(f"by={by!r}; expected 'cause', 'prefix' or 'finding'")
 
 
-def _seconds(time: Difference[int]) -> list[float]:
-    return [time.before / 1e9, time.after / 1e9, time.change / 1e9]
+def _seconds(times: Collection[Difference[int]], prefix: str = "") -> dict[str, TypedColumn]:
+    sides = ("before", "after", "change")
+    return {f"{prefix}{side}": seconds(getattr(time, side) / 1e9 for time in times) for side in sides}

@@ -9,15 +9,24 @@ from dataclasses import replace
 from typing import TypeAlias
 
 from dask_efficiency.accounts.buckets import UNKNOWN, Bucket
-from dask_efficiency.report.compare import CauseChange, Comparison, Difference
+from dask_efficiency.report.compare import CauseChange, Comparison
 from dask_efficiency.report.comparison_table import ComparisonRow, comparison_table, fine_scale
-from dask_efficiency.report.facts import facts_of
+from dask_efficiency.report.conditions import conditions_of
+from dask_efficiency.report.difference import Difference
 from dask_efficiency.report.findings import loss_finding, wall_clock_finding
 from dask_efficiency.report.lost_time import CauseLoss
 from dask_efficiency.report.model import EfficiencyReport
 from dask_efficiency.report.wall_clock import NO_WORKERS, WORTH_SAYING, wall_clock_known
-from dask_efficiency.show.figures import format_seconds, format_share, name_of, sentence, shorten
-from dask_efficiency.show.finding import MAX_FINDINGS, MAX_HEADLINE, WORTH_FINDING, Basis, Finding
+from dask_efficiency.show.figures import (
+    format_seconds,
+    format_share,
+    lower_first,
+    name_of,
+    sentence,
+    shorten,
+    upper_first,
+)
+from dask_efficiency.show.finding import MAX_FINDINGS, MAX_HEADLINE, MAX_TITLE, WORTH_FINDING, Basis, Finding
 
 #: Relative change below which two runtimes are called equal: less than a reader cares about.
 SAME_RUNTIME = 0.005
@@ -69,7 +78,7 @@ def _losses(comparison: Comparison, sides: Sides) -> Iterator[tuple[float, Findi
         # With different threads, thread time may be equal, or have changed the other way.
         along = not comparison.threads.change and wall.change * time.change > 0
         changed = replace(
-            loss_finding(runs[-1], facts_of(runs[-1]), loss),
+            loss_finding(runs[-1], conditions_of(runs[-1]), loss),
             where=f"{row.before} -> {row.after} thread-{table.thread_scale.word}"
             + (_main_prefix(part) if along else f", {_before_after(wall)} of the wall clock"),
             evidence={"thread_seconds_before": time.before / 1e9, "thread_seconds_after": time.after / 1e9},
@@ -95,7 +104,7 @@ def _with_change(one: Finding, wall: Difference[float], seconds: float) -> Findi
     known = grown and one.saves_seconds is not None
     return replace(
         one,
-        title=f"{word}: {one.title[0].lower()}{one.title[1:]}",
+        title=shorten(f"{word}: {lower_first(one.title)}", MAX_TITLE),
         lost_seconds=one.lost_seconds if grown else 0.0,
         saves_seconds=seconds if known else None,
         saves_interval=None,
@@ -143,7 +152,7 @@ def headline(comparison: Comparison) -> str:
         return f"Neither runtime nor lost time changed by {NOISE}"
     lost = _lost_clause(comparison.lost, table.lost, unit, short=known and wall.within_spread)
     text = f"{_runtime_clause(wall)}; {lost}" if known else lost
-    return shorten(f"{text[0].upper()}{text[1:]}", MAX_HEADLINE)
+    return shorten(upper_first(text), MAX_HEADLINE)
 
 
 def _runtime_clause(wall: Difference[float]) -> str:

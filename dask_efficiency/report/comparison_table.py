@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import TypeAlias
 
-from dask_efficiency.report.compare import CauseChange, Comparison, Difference
+from dask_efficiency.report.compare import CauseChange, Comparison
+from dask_efficiency.report.difference import Difference
 from dask_efficiency.report.lost_time import WORTH_A_ROW
 from dask_efficiency.show.figures import Scale, apportion, money_scale, time_scale
 
@@ -34,6 +35,9 @@ class ComparisonRow:
     #: Per cent of the finalized thread time.
     percent_before: str
     percent_after: str
+    #: Price in any currency.
+    money_before: str
+    money_after: str
     money_change: str
     bucket: str = ""
     time: Difference[int] = field(default=Difference((0,), (0,)), compare=False)
@@ -110,7 +114,7 @@ def comparison_table(comparison: Comparison) -> ComparisonTable:
     def row(label: str, time_of: Difference[int], names: Sequence[str], bucket: str = "") -> ComparisonRow:
         spread = "" if time_of.spread is None else scale.figure(time_of.spread / 1e9)
         shares = share.texts(names)[:2] if names else ("", "")
-        changes = walls.texts(names)[-1], *shares, cost.texts(names)[-1]
+        changes = walls.texts(names)[-1], *shares, *cost.texts(names)
         return ComparisonRow(label, *time.texts(names), spread, *changes, bucket, time_of)
 
     rows = []

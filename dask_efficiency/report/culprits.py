@@ -3,13 +3,47 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
+from collections.abc import Mapping
 from dataclasses import dataclass
 
-from dask_efficiency.accounts.buckets import GOOD
-from dask_efficiency.accounts.lines import EVENT_LOOP, Frame, blamed, is_the_users, place_of
+from dask_efficiency.accounts.buckets import GOOD, cause_name
+from dask_efficiency.accounts.lines import EVENT_LOOP, LOOKS, WAITING, Frame, Stack, blamed, is_own, place_of
+from dask_efficiency.accounts.waits import LOCK, taker
 from dask_efficiency.report.model import EfficiencyReport
-from dask_efficiency.report.stacks import exact_stacks
+from dask_efficiency.report.stacks import exact_stacks, exact_times
 from dask_efficiency.report.values import Culprit
+from dask_efficiency.show.figures import format_count
+from dask_efficiency.show.finding import MOST
+
+
+def lost_stacks(report: EfficiencyReport) -> dict[str, list[tuple[Stack, int]]]:
+    """Stacks that have each loss, or that cause it, by kind of finding, with nanoseconds.
+
+    Of waits for the GIL these are the stacks of its holders, where these were seen.
+    """
+    found: defaultdict[str, list[tuple[Stack, int]]] = defaultdict(list)
+    for row in exact_stacks(report):
+        if row.bucket not in GOOD:
+            found[cause_name(row.bucket, row.cause)].append((row.stack, row.ns))
+    if holders := [(row.stack, row.ns) for row in report.gil_holders]:
+        found["thread-noncpu/gil"] = holders
+    return found
+
+
+def lost_prefixes(report: EfficiencyReport) -> defaultdict[str, Counter[str]]:
+    """Nanoseconds of each loss by prefix, by kind of finding; the prefix is empty where the loss is no task's."""
+    found = defaultdict[str, Counter[str]](Counter)
+    for (bucket, cause, prefix), ns in exact_times(report).items():
+        found[cause_name(bucket, cause)][prefix] += ns
+    return found
+
+
+def senders(report: EfficiencyReport, prefixes: Mapping[str, int]) -> Counter[str]:
+    """Lines that sent the tasks of these prefixes, with their weights; under an empty name where it is not known."""
+    found: Counter[str] = Counter()
+    for prefix, weight in prefixes.items():
+        found[report.computed_by.get(prefix, "")] += weight
+    return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,10 +62,15 @@ def line_times(report: EfficiencyReport) -> tuple[LineTime, ...]:
     """All time of a report by line of code, the most costly first."""
     found: Counter[tuple[str, str, str, Frame]] = Counter()
     for row in exact_stacks(report):
-        found[row.bucket, row.cause, row.prefix, blamed(row.stack)] += row.ns
+        place = blamed(row.stack)
+        if row.cause == LOCK and row.stack and not is_own(place):
+            place = row.stack[taker(row.stack)]  # that takes the lock, however deep in its library
+        found[row.bucket, row.cause, row.prefix, place] += row.ns
     return tuple(LineTime(*key, ns=ns) for key, ns in found.most_common())
 
 
+#: Looks at waits for a lock from which its holder is named. A guess.
+MIN_LOOKS = 3
 #: Culprits of a report; :meth:`~dask_efficiency.EfficiencyReport.to_frame` by line has all. By eye.
 MAX_CULPRITS = 20
 
@@ -42,7 +81,7 @@ def find_culprits(report: EfficiencyReport) -> tuple[Culprit, ...]:
     Times by bucket, cause and prefix are exact, and divided over lines in proportion to samples.
     """
     lost = [each for each in line_times(report) if each.bucket not in GOOD]
-    held_by = _gil_held_by(report)
+    held_by = {"gil": _gil_held_by(report), "lock": _locks_held_by(report)}
     return tuple(
         Culprit(
             each.bucket,
@@ -51,26 +90,57 @@ def find_culprits(report: EfficiencyReport) -> tuple[Culprit, ...]:
             place_of(each.place),
             each.place.function,
             each.ns / 1e9,
-            held_by.get(each.prefix, "") if each.cause == "gil" else "",
+            held_by.get(each.cause, {}).get(each.prefix, ""),
             # of a library's line, the user's line that sent the tasks
-            report.computed_by.get(each.prefix, "") if each.place.file and not is_the_users(each.place.file) else "",
+            report.computed_by.get(each.prefix, "") if each.place.file and not is_own(each.place) else "",
         )
         for each in lost[:MAX_CULPRITS]
     )
 
 
 def _gil_held_by(report: EfficiencyReport) -> dict[str, str]:
-    found: defaultdict[str, Counter[tuple[str, Frame]]] = defaultdict(Counter)
+    """Holder of the GIL for most of the time that tasks of a prefix waited for it, by prefix; several are none."""
+    found: defaultdict[str, Counter[str]] = defaultdict(Counter)
+    places: defaultdict[tuple[str, str], Counter[Frame]] = defaultdict(Counter)
     for row in report.gil_holders:
-        found[row.prefix][row.holder, blamed(row.stack)] += row.ns
-    return {prefix: holder_text(*holders.most_common(1)[0][0]) for prefix, holders in found.items()}
+        found[row.prefix][row.holder] += row.ns
+        places[row.prefix, row.holder][blamed(row.stack)] += row.ns
+    held_by = {}
+    for prefix, holders in found.items():
+        (holder, ns), *_ = holders.most_common(1)
+        if ns > MOST * holders.total():
+            held_by[prefix] = holder_text(holder, places[prefix, holder].most_common(1)[0][0])
+    return held_by
+
+
+def _locks_held_by(report: EfficiencyReport) -> dict[str, str]:
+    """Place that held the locks in most looks at tasks of a prefix that waited for them, by prefix."""
+    counts: defaultdict[str, Counter[str]] = defaultdict(Counter)
+    places: defaultdict[str, Counter[tuple[str, Frame]]] = defaultdict(Counter)
+    for row in report.lock_looks:
+        if row.holder in (LOOKS, WAITING):
+            counts[row.prefix][row.holder] += row.looks
+        elif row.stack:
+            places[row.prefix][row.holder, blamed(row.stack)] += row.looks
+    held_by = {}
+    for prefix, found in places.items():
+        looks, waiting = counts[prefix][LOOKS], counts[prefix][WAITING]
+        ((holder, place), n), *_ = found.most_common(1)
+        n = min(n, looks)  # several threads may be there at one look
+        if n > MOST * looks and looks >= MIN_LOOKS:
+            who = place_text(place) if holder == prefix else holder_text(holder, place)
+            threads = format_count(round(waiting / looks), "thread")
+            held_by[prefix] = f"{who} (in {n} of {looks} looks, {threads} waiting)"
+    return held_by
 
 
 def holder_text(holder: str, place: Frame) -> str:
-    """Holder of the GIL in words: ```f` in etl.py:12 (prefix clean)``, or the event loop."""
+    """Holder of the GIL in words: ```f` in etl.py:12 (prefix clean)``, a thread without a task, or the event loop."""
     where = place_text(place)
     if holder == EVENT_LOOP:
         return f"the worker's event loop, {where}" if where else "the worker's event loop"
+    if holder.startswith("(thread "):
+        return f"{where} {holder}".strip()
     return f"{where} (prefix {holder})" if where else f"tasks of prefix {holder}"
 
 

@@ -14,6 +14,8 @@ from importlib.util import find_spec
 from multiprocessing import resource_tracker
 from typing import TYPE_CHECKING, Any
 
+from dask_efficiency.files.processes import safe_path
+
 if TYPE_CHECKING:
     import numpy as np
     from distributed import Client, LocalCluster
@@ -237,6 +239,7 @@ def local_cluster(workers: int, threads: int, *, dashboard: bool) -> Iterator[Lo
     from distributed import LocalCluster
 
     with ExitStack() as stack:
+        stack.enter_context(safe_path())
         # Ctrl-C goes to every process of the terminal, and this process hangs if its workers die of it. Workers inherit
         # the mask; this thread receives a pending Ctrl-C afterwards.
         resource_tracker.ensure_running()  # started later, it would lift the mask

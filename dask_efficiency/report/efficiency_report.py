@@ -6,6 +6,7 @@ import asyncio
 import math
 import os
 import sys
+import threading
 import time
 import uuid
 import warnings
@@ -17,7 +18,10 @@ from typing import Any
 
 from distributed import Client, get_client
 
+from dask_efficiency.accounts.buckets import Bucket, cause_name
+from dask_efficiency.accounts.cluster.failures import error_text
 from dask_efficiency.accounts.cluster.windows import Interval
+from dask_efficiency.accounts.intake import fitting
 from dask_efficiency.accounts.lines import sending_lines
 from dask_efficiency.accounts.slow_worker import SlowWorker
 from dask_efficiency.plugin import environment, names, options
@@ -27,17 +31,21 @@ from dask_efficiency.plugin.patches import stays_off
 from dask_efficiency.plugin.scheduler.plugin import EfficiencyPlugin
 from dask_efficiency.plugin.source import block_at, calling_line
 from dask_efficiency.plugin.wings import offered
+from dask_efficiency.report.client_sampler import SAMPLER, ClientWindow
 from dask_efficiency.report.client_watch import (
     ClientObserver,
     ClientPhases,
     ScalingWatch,
+    merged,
     split_phases,
     uploads_until_taken_in,
 )
-from dask_efficiency.report.facts import has_own_threads
+from dask_efficiency.report.conditions import has_own_threads
 from dask_efficiency.report.model import EfficiencyReport
 from dask_efficiency.report.replies import ask_report, report_of
+from dask_efficiency.report.source_files import in_the_script
 from dask_efficiency.report.turnover import Arrival
+from dask_efficiency.report.values import ClientRow, ProfiledOperator
 from dask_efficiency.report.wall_clock import kept_in_bounds
 from dask_efficiency.runs.path.parts import PathSummary
 from dask_efficiency.runs.path.path import critical_path
@@ -86,6 +94,9 @@ class efficiency_report:  # noqa: N801  # named as distributed names its context
         Passed to fsspec with ``filename``.
     trace
         True to record every task and transfer in the block as :attr:`trace`.
+    savings
+        Most seconds that the end of the block takes to simulate cures, with ``trace=True``; 5 by default. Savings of
+        cures that are not simulated by then are bounds.
     only
         True to report only this client's work in the block, with its share of the time of free threads
         (:attr:`~dask_efficiency.EfficiencyReport.by_span` explains the share), on a cluster that others use, too. The
@@ -100,7 +111,7 @@ class efficiency_report:  # noqa: N801  # named as distributed names its context
     TypeError
         If the first argument is neither a path nor a client, or is given again by name.
     ValueError
-        On entering, if there is no client.
+        If ``savings`` is below 0; on entering, if there is no client.
     NotRegisteredError
         On entering, if the scheduler cannot load the plugin.
 
@@ -122,13 +133,18 @@ class efficiency_report:  # noqa: N801  # named as distributed names its context
         name: str | None = None,
         storage_options: dict[str, Any] | None = None,
         trace: bool = False,
+        savings: float | None = None,
         only: bool = False,
         source: bool | None = None,
     ) -> None:
         self._filename, self._client = _resolve_first(first, filename, client)
         self._storage_options = storage_options or {}
-        self._name = name or "efficiency_report"
+        # It travels with the tasks.
+        self._name = fitting(name) if name else "efficiency_report"
         self._traced, self._only, self._source = trace, only, source
+        if savings is not None and not 0 <= savings < math.inf:
+            raise ValueError(f"savings is {savings!r:.80}; expected seconds, 0 or more and finite")
+        self._simulated = {} if savings is None else {"seconds": savings}
         self._opened = False
         #: True if the report holds source code, by the option and the scheduler's plugin.
         self.holds_source = True
@@ -146,13 +162,18 @@ class efficiency_report:  # noqa: N801  # named as distributed names its context
     def __exit__(self, *failure: object) -> None:
         if not self._opened:  # opening failed, with a warning
             return
-        with self._harmless(_NO_REPORT):
+        self._ended_by = error_text(failure[1] if failure[1:] else None)
+        with self._sampling_ends(), self._harmless(_NO_REPORT):
             self._client.sync(self._close)  # type: ignore[union-attr]
             with self._harmless(f"the report is here, but not in {self._filename!r}"):
                 self._save()
 
     async def __aenter__(self) -> efficiency_report:
-        self._begin(sys._getframe(1))
+        client = self._begin(sys._getframe(1))
+        if getattr(client, "_asynchronous", False):
+            self._task = asyncio.current_task()
+        else:  # `dask-efficiency run` opens it on the event loop, while the script goes on in the main thread
+            self._thread = threading.main_thread().ident or 0
         with self._harmless(_NO_REPORT, but=NotRegisteredError):
             await self._open()
         return self
@@ -160,10 +181,20 @@ class efficiency_report:  # noqa: N801  # named as distributed names its context
     async def __aexit__(self, *failure: object) -> None:
         if not self._opened:  # opening failed, with a warning
             return
-        with self._harmless(_NO_REPORT):
+        self._ended_by = error_text(failure[1] if failure[1:] else None)
+        with self._sampling_ends(), self._harmless(_NO_REPORT):
             await self._close()
             with self._harmless(f"the report is here, but not in {self._filename!r}"):
                 await asyncio.to_thread(self._save)
+
+    @contextmanager
+    def _sampling_ends(self) -> Iterator[None]:
+        """End the samples of the client after the block, whatever becomes of the report."""
+        try:
+            yield
+        finally:
+            if self._sampled is not None:
+                SAMPLER.close(self._sampled)
 
     @contextmanager
     def _harmless(self, outcome: str, but: type[Exception] | tuple[()] = ()) -> Iterator[None]:
@@ -234,13 +265,15 @@ class efficiency_report:  # noqa: N801  # named as distributed names its context
     def _begin(self, caller: FrameType | None) -> Client:
         if self._client is None:
             self._client = get_client()
-        self._opened, self._report = False, None
+        self._opened, self._report, self._ended_by = False, None, ""
         self._trace: RunTrace | None = None
         self._observer: ClientObserver | None = None
+        self._sampled: ClientWindow | None = None
         self._notes: list[str] = []
         self._window = uuid.uuid4().hex
         self._phases = ClientPhases(self._name, str(uuid.uuid4()))
         self._place = calling_line(caller)
+        self._thread, self._task = threading.get_ident(), None
         self._started = time.time()
         return self._client
 
@@ -256,8 +289,8 @@ class efficiency_report:  # noqa: N801  # named as distributed names its context
                 window=self._window,
                 client=client.id,
                 span=self._phases.span,
-                trace=self._traced,
-                only=self._only,
+                trace=bool(self._traced),
+                only=bool(self._only),
             )
             self.holds_source = source and reply.get("source", True)
             self._behind = await clock_offset(client)
@@ -274,6 +307,8 @@ class efficiency_report:  # noqa: N801  # named as distributed names its context
         with decoration(_OBSERVED, self._notes):
             (observer := ClientObserver.of(client)).add(self._phases)
             self._observer = observer
+            self._sampled = ClientWindow(client, self._thread, self._task)
+            SAMPLER.open(self._sampled)
 
     async def _close(self) -> None:
         client = self._client
@@ -281,35 +316,57 @@ class efficiency_report:  # noqa: N801  # named as distributed names its context
         if self._observer is not None:
             with decoration(_OBSERVED, self._notes):
                 self._observer.remove(self._phases)
-        stopped = time.monotonic_ns()
+        stopped, self._task = time.monotonic_ns(), None  # its result is not ours to keep
+        if self._sampled is not None:
+            SAMPLER.close(self._sampled)
+            if self._sampled.off is not None:
+                self._notes.append(f"the client was not sampled: {self._sampled.off}")
         self._scaling.stop()
         try:
-            payload = await ask_report(client, names.CLOSE, window=self._window)
+            payload = await ask_report(client, names.CLOSE, window=self._window, graphs=self._phases.sent)
         finally:
             await ask(client, names.RELEASE, client=client.id)
         self._report = await asyncio.to_thread(self._report_from, payload, stopped)
 
     def _report_from(self, payload: dict[str, Any], stopped: int) -> EfficiencyReport:
-        lines, sent = self._phases.lines, payload["sent"]
+        lines, sent, before = self._phases.lines, payload["sent"], dict(payload["sent_before"])
         if not self.holds_source:
             payload["code"] = ()
             lines = {graph: dict.fromkeys(sources, "") for graph, sources in lines.items()}
+
         found, missing = decorate(
             [
                 Decoration("trace", "trace", lambda: self._trace_of(payload.get("trace"))),
                 Decoration("phases", "record of the client's phases", lambda: self._split(payload, stopped)),
                 Decoration("arrivals", "list of workers that came", lambda: self._arrivals(payload)),
+                Decoration("graphs", "number of graphs", lambda: self._phases.sent),
+                Decoration("rounds", "number of rounds", lambda: self._phases.rounds),
+                Decoration("client", "profile of the client", lambda: self._client_rows(payload, stopped)),
+                Decoration("sent_by", "number of graphs by line", lambda: dict(self._phases.sent_by)),
                 Decoration("settings", "list of the client's settings", environment.of_client),
                 Decoration("code", "source listing", lambda: block_at(self._place if self.holds_source else None)),
-                Decoration("computed_by", "list of lines that sent graphs", lambda: sending_lines(sent, lines)),
+                Decoration(
+                    "computed_by", "list of lines that sent graphs", lambda: before | sending_lines(sent, lines)
+                ),
             ]
         )
         self._trace = trace = found.pop("trace", None)
         notes = (*self._notes, *stays_off(), *missing)
         report = report_of(payload, name=self._name, started=self._started, notes=notes)
         settings, code = found.pop("settings", {}), report.code or found.pop("code", ())
+        found["ended_by"] = self._ended_by
         report = replace(report, **{**found, "environment": {**report.environment, **settings}, "code": code})
-        return replace(report, trace=trace) if trace is None or self._only else _with_trace(report, trace)
+        if trace is None or self._only:
+            return replace(report, trace=trace)
+        self._trace = trace = replace(trace, core_waits=_core_waits(report))
+        return _with_trace(report, trace, **self._simulated)
+
+    def _client_rows(self, payload: dict[str, Any], stopped: int) -> tuple[ClientRow, ...]:
+        if self._sampled is None or "running" not in payload:
+            return ()
+        busy = merged(_shifted((*payload.get("graphs", ()), *payload["running"]), -self._behind))
+        rows = self._sampled.rows(stopped, busy)
+        return tuple(replace(row, stack=tuple(map(in_the_script, row.stack))) for row in rows)
 
     def _arrivals(self, payload: dict[str, Any]) -> tuple[Arrival, ...]:
         """Workers that joined, with the time at which the cluster's manager was asked for each."""
@@ -345,7 +402,9 @@ class efficiency_report:  # noqa: N801  # named as distributed names its context
             return {}
         graphs, running = (_shifted(payload[name], -self._behind) for name in ("graphs", "running"))
         uploads = uploads_until_taken_in(self._phases.intervals["upload"], graphs)
-        intervals = {**self._phases.intervals, "upload": uploads, "schedule": graphs, "run": running}
+        seceded = _shifted(payload.get("seceded", ()), -self._behind)
+        known = {"upload": uploads, "schedule": graphs, "run": running, "seceded": seceded}
+        intervals = {**self._phases.intervals, **known}
         return split_phases(intervals, start=self._began, stop=stopped)
 
 
@@ -368,6 +427,16 @@ def _resolve_first(first: Any, filename: Any, client: Any) -> tuple[str | None, 
     return None if filename is None else os.fspath(filename), client
 
 
+def _core_waits(report: EfficiencyReport) -> dict[str, float]:
+    """By prefix: share of the time off the CPU in which its tasks waited for a core; empty if some were not sampled."""
+    if report.not_sampled:
+        return {}
+    waited = cause_name(Bucket.THREAD_NONCPU, "core")
+    whole = {prefix: row.ns(Bucket.THREAD_NONCPU) for prefix, row in report.by_prefix.items()}
+    rows = {prefix: causes for prefix, causes in report.causes_by_prefix.items() if whole.get(prefix)}
+    return {prefix: min(causes.get(waited, 0) / whole[prefix], 1.0) for prefix, causes in rows.items()}
+
+
 def _path_summary(trace: RunTrace, report: EfficiencyReport) -> PathSummary | None:
     try:
         return critical_path(trace).to_summary({name for name, row in report.by_prefix.items() if has_own_threads(row)})
@@ -375,25 +444,33 @@ def _path_summary(trace: RunTrace, report: EfficiencyReport) -> PathSummary | No
         return None
 
 
-def _with_trace(report: EfficiencyReport, trace: RunTrace) -> EfficiencyReport:
+def _operators(trace: RunTrace) -> tuple[ProfiledOperator, ...]:
+    if not trace.profiles or (operators := offered("operators/torch")) is None:
+        return ()
+    found: tuple[ProfiledOperator, ...] = operators(trace)
+    return found
+
+
+def _with_trace(report: EfficiencyReport, trace: RunTrace, **simulated: float) -> EfficiencyReport:
     more, missing = decorate(
         [
             Decoration("path", "critical path", lambda: _path_summary(trace, report)),
+            Decoration("operators", "reading of torch's profiles", lambda: _operators(trace)),
             Decoration("long_tail", "search for long tasks", lambda: long_tail(trace)[:MAX_LONG_TASKS]),
             Decoration("stragglers", "search for stragglers in the trace", lambda: _all_stragglers(trace, report)),
         ]
     )
     known = replace(report, trace=trace, notes=(*report.notes, *cost_note(trace.profiles), *missing), **more)
-    return _with_savings(replace(known, stragglers=kept_in_bounds(known)))
+    return _with_savings(replace(known, stragglers=kept_in_bounds(known)), **simulated)
 
 
-def _with_savings(report: EfficiencyReport) -> EfficiencyReport:
+def _with_savings(report: EfficiencyReport, **simulated: float) -> EfficiencyReport:
     notes: list[str] = []
     with decoration("simulation of cures", notes):
         if (savings := offered("savings/simulation")) is None:
             notes.append(NOT_SIMULATED)
         else:
-            report = replace(report, savings=savings(report))
+            report = replace(report, savings=savings(report, notes=notes, **simulated))
     return replace(report, notes=(*report.notes, *notes))
 
 

@@ -8,17 +8,18 @@ import math
 import os
 import zipfile
 from collections.abc import Callable, Mapping
-from contextlib import suppress
-from dataclasses import asdict, fields, is_dataclass
+from dataclasses import MISSING, asdict, fields, is_dataclass
 from functools import cache
 from types import UnionType
 from typing import Any, get_args, get_origin, get_type_hints
 
-from dask_efficiency.accounts.buckets import CAUSE_NAMES, Breakdown, Bucket
-from dask_efficiency.accounts.checks import RefusedPayload
+from dask_efficiency.accounts.buckets import CAUSE_NAMES, Bucket
+from dask_efficiency.accounts.checks import MAX_FLOAT, MAX_NANOSECONDS, RefusedPayload
 from dask_efficiency.accounts.cluster.account import ACTIVITIES
 from dask_efficiency.accounts.cluster.timeline import MAX_BINS, Timeline
+from dask_efficiency.accounts.facts import Facts, check_views, facts_from_lists, facts_to_lists
 from dask_efficiency.accounts.gpu import GpuTotals
+from dask_efficiency.accounts.intake import finite
 from dask_efficiency.accounts.lines import Frame, Stack
 from dask_efficiency.accounts.slow_worker import SlowWorker
 from dask_efficiency.accounts.wire.gpu import decode_gpu, encode_gpu
@@ -34,12 +35,21 @@ from dask_efficiency.files.storage import (
 from dask_efficiency.report.findings import find, headline
 from dask_efficiency.report.gpu import plain, summary
 from dask_efficiency.report.model import EfficiencyReport
+from dask_efficiency.report.turnover import Arrival
+from dask_efficiency.report.values import DASK_ACTIVITIES, OWN_ACTIVITIES, ClientRow
 
 FORMAT = "dask-efficiency-report"
 #: Version of the format; grows when a reader of the old one would fail.
 VERSION = 1
 #: The trace is not JSON, and has its own file.
 _ELSEWHERE = "trace"
+#: Fields that files of before them lack.
+_ADDED = frozenset(
+    {
+        *("failures", "unfinished", "ended_by", "operators", "rounds", "client", "sent_by", "doing", "lock_looks"),
+        *("of_prefix", "carries", "total_bytes", "median_bytes", "largest_bytes"),
+    }
+)
 #: Properties of a report in its summary.
 _FIGURES = (
     *("efficiency", "occupancy", "load_balance", "wall_clock_seconds", "cluster_seconds", "no_workers_seconds"),
@@ -55,7 +65,7 @@ class ReportFileError(ValueError):
 def to_dict(report: EfficiencyReport) -> dict[str, Any]:
     """Report as plain data, ready for JSON; numbers that are not finite are None.
 
-    Every breakdown is in integer nanoseconds. :func:`from_dict` ignores the summary, which is for readers with ``jq``.
+    The facts are columns of whole numbers. :func:`from_dict` ignores the summary, which is for readers with ``jq``.
     """
     data = _fields(report)
     del data[_ELSEWHERE]
@@ -71,17 +81,15 @@ def _plain(value: Any) -> Any:
         return value.to_dict()
     if isinstance(value, GpuTotals):
         return encode_gpu(value)
-    if isinstance(value, Breakdown):
-        return value.to_nanoseconds()
+    if isinstance(value, Facts):
+        return facts_to_lists(value)
     if is_dataclass(value):
         return _fields(value)
     if isinstance(value, Mapping):
         return {key: _plain(item) for key, item in value.items()}
     if isinstance(value, tuple):
         return [_plain(item) for item in value]
-    if isinstance(value, float) and not math.isfinite(value):
-        return None
-    return value
+    return finite(value) if isinstance(value, float) else value
 
 
 def _summary(report: EfficiencyReport) -> dict[str, Any]:
@@ -114,13 +122,13 @@ def from_dict(data: Any) -> EfficiencyReport:
     return EfficiencyReport(**_read(report, "report", EfficiencyReport))
 
 
-def save(report: EfficiencyReport, path: str | os.PathLike[str], **storage_options: Any) -> None:
+def save(report: EfficiencyReport, path: str | os.PathLike[str], *, new: bool = False, **storage_options: Any) -> None:
     """Write the report as JSON to a local path or any fsspec URL; a name in ``.gz``, ``.bz2`` or ``.xz`` compresses it.
 
-    A local file is replaced as a whole or not at all.
+    A local file is replaced as a whole or not at all; with ``new``, none is, and FileExistsError says so.
     """
-    text = json.dumps(to_dict(report), indent=1, allow_nan=False) + "\n"
-    with writing(path, compression="infer", **storage_options) as file:
+    text = json.dumps(to_dict(report), allow_nan=False) + "\n"
+    with writing(path, compression="infer", new=new, **storage_options) as file:
         file.write(text.encode("ascii"))
 
 
@@ -190,18 +198,13 @@ def _checked(is_right: Callable[[Any], bool], expected: str) -> Reader:
 
 _text = _checked(lambda value: isinstance(value, str), "a string")
 _flag = _checked(lambda value: isinstance(value, bool), "true or false")
-_whole = _checked(lambda value: type(value) is int and value >= 0, "a whole number, 0 or more")
+_whole = _checked(lambda value: type(value) is int and 0 <= value <= MAX_NANOSECONDS, "a whole number from 0 to 2**62")
 
 
 def _real(value: Any, where: str) -> float:
-    if value is None:
-        return math.nan
-    if type(value) not in (int, float):
-        raise _wrong(value, where, "a number")
-    with suppress(OverflowError):
-        if math.isfinite(number := float(value)):
-            return number
-    raise _wrong(value, where, "a finite number")
+    if type(value) not in (int, float) or not -MAX_FLOAT <= value <= MAX_FLOAT:
+        raise _wrong(value, where, f"a number from {-MAX_FLOAT:g} to {MAX_FLOAT:g}")
+    return float(value)
 
 
 def _stack(value: Any, where: str) -> Stack:
@@ -210,11 +213,13 @@ def _stack(value: Any, where: str) -> Stack:
     return tuple(Frame(_text(name, where), _text(file, where), _whole(line, where)) for name, file, line in value)
 
 
-def _breakdown(value: Any, where: str) -> Breakdown:
+def _facts(value: Any, where: str) -> Facts:
     try:
-        return Breakdown(_mapping(_whole)(value, where))
-    except KeyError as error:
-        raise ReportFileError(f"{where!r}: {error.args[0]}") from None
+        facts = facts_from_lists(value)
+        check_views(facts)
+    except RefusedPayload as refusal:
+        raise ReportFileError(f"{where!r}: {refusal}") from None
+    return facts
 
 
 def _finding(value: Any, where: str) -> SlowWorker:
@@ -244,6 +249,17 @@ def _timeline(value: Any, where: str) -> Timeline:
     return timeline
 
 
+def _client_row(value: Any, where: str) -> ClientRow:
+    row: ClientRow = _of_fields(ClientRow)(value, where)
+    known = OWN_ACTIVITIES | DASK_ACTIVITIES
+    if row.activity not in known:
+        raise _wrong(row.activity, f"{where}.activity", f"one of {', '.join(known)}")
+    for name in ("idle_ns", "held_ns"):
+        if getattr(row, name) > row.ns:
+            raise _wrong(getattr(row, name), f"{where}.{name}", f"at most its ns, {row.ns}")
+    return row
+
+
 #: Readers by type; other types are read by their fields.
 _READERS: dict[Any, Reader] = {
     str: _text,
@@ -251,10 +267,11 @@ _READERS: dict[Any, Reader] = {
     int: _whole,
     float: _real,
     Stack: _stack,
-    Breakdown: _breakdown,
+    Facts: _facts,
     SlowWorker: _finding,
     GpuTotals: _gpu,
     Timeline: _timeline,
+    ClientRow: _client_row,
 }
 
 #: Names of lists by the type of their items.
@@ -263,16 +280,24 @@ _LISTS: dict[Any, str] = {str: "a list of strings", int: "a list of whole number
 
 def _read(value: Mapping[str, Any], where: str, kind: type, *, prefix: str = "") -> dict[str, Any]:
     readers = _readers(kind)
-    missing = [name for name in readers if name not in value]
+    without = {each.name for each in fields(kind) if each.default is each.default_factory is MISSING}
+    missing = [name for name in readers if name not in value and (name not in _ADDED or name in without)]
     if missing:
         raise ReportFileError(f"{where!r} lacks {', '.join(map(repr, missing))}; expected all of its fields")
-    return {name: read(value[name], prefix + name) for name, read in readers.items()}
+    return {name: read(value[name], prefix + name) for name, read in readers.items() if name in value}
 
 
 @cache
 def _readers(kind: type) -> dict[str, Reader]:
     hints = get_type_hints(kind)
-    return {field.name: _reader(hints[field.name]) for field in fields(kind) if field.name != _ELSEWHERE}
+    found = {field.name: _reader(hints[field.name]) for field in fields(kind) if field.name != _ELSEWHERE}
+    if kind is Arrival:
+        found |= {name: _or_unknown(read) for name, read in found.items() if read is _real}
+    return found
+
+
+def _or_unknown(read: Reader) -> Reader:
+    return lambda value, where: math.nan if value is None else read(value, where)
 
 
 def _reader(hint: Any) -> Reader:

@@ -5,32 +5,50 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import replace
-from operator import attrgetter
 from typing import Any
 
 from dask_efficiency.accounts.buckets import HELD, UNKNOWN, Bucket
 from dask_efficiency.accounts.metered import SECONDS
-from dask_efficiency.report.culprits import find_culprits
-from dask_efficiency.report.facts import NOTHING_KNOWN, Facts, facts_of
+from dask_efficiency.report.blocks import FOR_SCHEDULER, stacks_beside_tasks
+from dask_efficiency.report.bounds import OF_CURE, bounded_saving, kept_promise, largest_saving
+from dask_efficiency.report.computing import COMPUTING, computing
+from dask_efficiency.report.conditions import NOTHING_KNOWN, Conditions, conditions_of
+from dask_efficiency.report.culprits import find_culprits, lost_prefixes, lost_stacks, senders
+from dask_efficiency.report.cures import tasks_by_prefix, with_recipe
+from dask_efficiency.report.endings import ENDINGS, ending_clause, endings, follows
 from dask_efficiency.report.gpu import summary
-from dask_efficiency.report.kinds import BESIDE, IN_LIBRARIES, KINDS, OF_SMALL_TASKS, advice, page_of
+from dask_efficiency.report.kinds import (
+    BESIDE,
+    OF_SMALL_TASKS,
+    OF_WAITING,
+    page_of,
+    words_of,
+)
 from dask_efficiency.report.lost_time import CauseLoss, largest_loss, losses_worth_finding
-from dask_efficiency.report.metered import own_labels
+from dask_efficiency.report.messages import EXPLAINS, Told, fetched_text, heavy_loads, told_by_loads
+from dask_efficiency.report.metered import own_labels, spilled_text
 from dask_efficiency.report.model import EfficiencyReport
-from dask_efficiency.report.skew import held_up, longest, recorded_tasks
-from dask_efficiency.report.turnover import first_request, lost_worker_name
-from dask_efficiency.report.values import ALL, BOUNDS, Culprit, Saved
+from dask_efficiency.report.places import lost_worker, workers_of
+from dask_efficiency.report.skew import held_up, longest, ran_alone, recorded_tasks
+from dask_efficiency.report.turnover import first_request
+from dask_efficiency.report.values import ALL, BOUNDS, DASK_ACTIVITIES, Culprit, Saved
 from dask_efficiency.report.wall_clock import (
     NO_WORKERS,
     ON_CLUSTER,
+    client_doing,
+    client_line,
     client_time_text,
     largest_is_elsewhere,
+    mostly_seceded,
+    sender,
+    time_of_client_counts,
     wall_clock_known,
     wall_clock_parts,
+    work_of_client,
 )
 from dask_efficiency.show.figures import (
-    format_bytes,
     format_count,
+    format_number,
     format_seconds,
     format_share,
     format_thread_time,
@@ -39,7 +57,16 @@ from dask_efficiency.show.figures import (
     sentence,
     shorten,
 )
-from dask_efficiency.show.finding import MAX_FINDINGS, MAX_HEADLINE, MAX_SHOWN, WORTH_FINDING, Basis, Finding
+from dask_efficiency.show.finding import (
+    KNOWN,
+    MAX_FINDINGS,
+    MAX_HEADLINE,
+    MAX_SHOWN,
+    MOST,
+    WORTH_FINDING,
+    Basis,
+    Finding,
+)
 from dask_efficiency.straggler.wording import as_finding
 
 #: Share of the first finding's saving from which others are shown with it. By judgement.
@@ -47,66 +74,104 @@ WORTH_SHOWING = 0.25
 #: Weights in the ranking: a bound is seldom reached; findings that name a worker or results explain causes and come
 #: first. By judgement: benchmarks/diagnoses.py checks which findings lead.
 BOUND_COUNTS, NAMED_COUNTS = 0.5, 2.0
-NAMED = frozenset({"slow-worker", "slow-host", "repeats"})
+NAMED = frozenset({"slow-worker", "slow-host", "repeats", *EXPLAINS})
 #: Share of the time of a culprit that a user's label must cover to be named: waits just outside it share the line's
 #: cause. A guess.
 COVERED = 0.9
-#: Evidence key: seconds of the wall clock that a finding is known to cost, its thread time over the threads.
-KNOWN = "wall_clock_seconds"
+#: Part of a culprit's time from which another line is mentioned with it. By judgement.
+ALIKE = 0.5
+#: Loss while one task puts a result together, which is part of its way to the client.
+FETCHED = "idle/parallelism"
 
 
 def find(report: EfficiencyReport) -> tuple[Finding, ...]:
-    """Findings of a report, the largest saving first, then those of unknown saving by thread time.
+    """Findings of a report: what went wrong, then the largest saving first, then unknown savings by thread time.
 
     Savings are replayed if the report has that (:attr:`~EfficiencyReport.savings`). Otherwise they are bounds: thread
     time over the mean number of threads, at most what the ideal runtime leaves. Savings do not add up, as two findings
     may cover the same seconds.
     """
+    first = endings(report)
+    if report.client and nothing_ran(report) and not wall_clock_known(report) and time_of_client_counts(report):
+        first.append(wall_clock_finding(report, client_time_text(report), report.client_seconds))
     if not wall_clock_known(report) or not report.breakdown:
-        return ()
+        return tuple(first[:MAX_FINDINGS])
     least = WORTH_FINDING * report.wall_clock_seconds
     found = [*_losses(report), *_slow_workers(report), *_repeats(report), *_elsewhere(report), *_gpus(report)]
+    known, explained = computing(report)
+    found = [*(one for one in found if one.kind not in explained), *([known] if known is not None else ())]
+    found = [kept_promise(report, one, least) for one in found]
     worth = [one for one in found if one.saves_seconds is None or one.saves_seconds >= least]
-    return tuple(sorted(worth, key=_ranking)[:MAX_FINDINGS])
+    worth = [one for one in worth if not follows(first, report, one.kind)]
+    return (*first, *sorted(worth, key=_ranking))[:MAX_FINDINGS]
 
 
 def leading(report: EfficiencyReport) -> tuple[Finding, ...]:
-    """Findings that are shown first: at most :data:`MAX_SHOWN`, none far smaller than the first."""
+    """Findings that are shown first, at most :data:`MAX_SHOWN`: what went wrong, what is not measured, what costs most.
+
+    None of the latter is far smaller than the first of them.
+    """
     found = find(report)
-    return tuple(
-        one for one in found[:MAX_SHOWN] if _expected_saving(one) >= WORTH_SHOWING * _expected_saving(found[0])
-    )
+    wrong = [one for one in found if one.kind in ENDINGS]
+    unknown = [one for one in found if one.kind == Bucket.UNMEASURED and report.not_measured]
+    costs = [one for one in found if one not in (*wrong, *unknown)]
+    costs = [one for one in costs if _expected_saving(one) >= WORTH_SHOWING * _expected_saving(costs[0])]
+    shown = (*wrong, *costs)[: MAX_SHOWN - len(unknown)]
+    return (*shown, *unknown)
 
 
 def _expected_saving(one: Finding) -> float:
     """Expected saving: bounds are discounted, most where they far exceed what is known."""
+    if one.kind == COMPUTING:  # without a promise, and with a cure
+        return BOUND_COUNTS * one.evidence[KNOWN]
     known = min(one.saves_seconds or 0.0, one.evidence.get(KNOWN, math.inf))
     return known * (BOUND_COUNTS if one.basis is Basis.BOUNDED else 1.0)
 
 
-def _ranking(one: Finding) -> tuple[bool, float, float]:
+def _ranking(one: Finding) -> tuple[bool, float, bool, float]:
     expected = _expected_saving(one) * (NAMED_COUNTS if one.kind in NAMED else 1.0)
-    return one.saves_seconds is None, -expected, -one.lost_seconds
+    # Of findings without a saving, those come last of which it is known that their cure saves nothing.
+    return one.saves_seconds is None and one.kind != COMPUTING, -expected, OF_CURE in one.evidence, -one.lost_seconds
 
 
 def headline(report: EfficiencyReport) -> str:
     """Runtime and possible saving; at most :data:`MAX_HEADLINE` characters, no full stop."""
     whole = report.breakdown
     if not whole:
-        return "Nothing was recorded: the window holds no thread time"
+        return f"{_without_threads(report)}{ending_clause(report) if report.ended_by else ''}"
     there = whole.total_ns - whole.ns(Bucket.NO_WORK)
-    if not there:
-        return f"Nothing ran: there was no work in any of {format_thread_time(whole.total_ns)}"
+    if nothing_ran(report):
+        ending = ending_clause(report)
+        if ending and not report.ended_by:  # a graph was there, or under way
+            return f"{format_seconds(report.window_seconds)}{ending}"
+        return f"Nothing ran: there was no work in any of {format_thread_time(whole.total_ns)}{ending}"
     finalized = there - whole.ns(Bucket.RUNNING)
-    if not finalized:
+    if not finalized and not report.ended_by:
         return f"Too early to tell: {format_thread_time(whole.ns(Bucket.RUNNING))} are running and nothing has ended"
-    if whole.ns(Bucket.UNMEASURED) == finalized:
+    if whole.ns(Bucket.UNMEASURED) == finalized > 0:
         reasons = set(report.not_measured.values())
         why = f" ({harmless(reasons.pop())})" if len(reasons) == 1 else ""
         return shorten(f"Nothing was measured: all of {format_thread_time(finalized)}{why}", MAX_HEADLINE)
     if not wall_clock_known(report):
         return f"{format_share(report.efficiency)} of {format_thread_time(finalized)} were useful"
     return f"{format_seconds(report.wall_clock_seconds)}{_saving_clause(report)}"
+
+
+def nothing_ran(report: EfficiencyReport) -> bool:
+    """True if threads were there, and no work was."""
+    whole = report.breakdown
+    if not whole:
+        return False
+    without_work = report.window_seconds > 0 and not report.cluster_seconds and not whole.ns(*HELD)
+    return without_work or whole.ns(Bucket.NO_WORK) == whole.total_ns
+
+
+def _without_threads(report: EfficiencyReport) -> str:
+    if report.no_workers_seconds > 0:
+        return f"No worker was there, and work waited for {format_seconds(report.no_workers_seconds)}"
+    if report.window_seconds > 0 and not report.by_worker:
+        return f"No worker was there in {format_seconds(report.window_seconds)}"
+    return "Nothing was recorded: the window holds no thread time"
 
 
 def in_a_line(report: EfficiencyReport) -> str:
@@ -116,13 +181,15 @@ def in_a_line(report: EfficiencyReport) -> str:
         return headline(report)
     text = f"{format_share(report.efficiency)} efficient"
     if (largest := largest_loss(report)) is not None:
-        facts = facts_of(report)
-        title, where = _title_of(facts, largest.kind), _place_of(report, facts, largest, find_culprits(report))
+        facts = conditions_of(report)
+        (title, _), where = words_of(facts, largest.kind), _place_of(report, facts, largest, find_culprits(report))
         text += f"; {title}: {format_seconds(largest.ns / 1e9)} of thread time" + (f", {where}" if where else "")
     return text
 
 
 def _saving_clause(report: EfficiencyReport) -> str:
+    if clause := ending_clause(report):
+        return f"{clause} ({_cluster_size(report)})"
     if largest_is_elsewhere(report):
         what, seconds = next(iter(wall_clock_parts(report).items()))
         return f", {format_seconds(seconds)} of it {what} ({_cluster_size(report)})"
@@ -132,16 +199,22 @@ def _saving_clause(report: EfficiencyReport) -> str:
         return f"; no finding saves more than {least} ({well}{_bound_clause(report)})"
     if best.saves_seconds is None:
         return f", {well} ({_cluster_size(report)})"
-    saved, up_to = best.saves_seconds, "up to " if best.basis is Basis.BOUNDED else ""
+    shown = [one for one in (best, *leading(report)) if one.saves_seconds is not None]
+    most = max(one.saves_seconds or 0.0 for one in shown)
+    saved = max((one.saves_seconds or 0.0 for one in shown if one.basis is Basis.REPLAYED), default=0.0)
     if best.basis is Basis.REPLAYED and ALL in report.savings:
-        saved = max(saved, min(report.savings[ALL].seconds, _largest_saving(report)))
-    return f", of which {up_to}{format_seconds(saved)} can be saved ({_cluster_size(report)})"
+        saved = max(saved, min(report.savings[ALL].seconds, largest_saving(report)))
+    # no finding below may promise more
+    figures = [format_seconds(saved)] if saved else ["up"]
+    if most > saved:
+        figures.append(format_seconds(most))
+    return f", of which {' to '.join(dict.fromkeys(figures))} can be saved ({_cluster_size(report)})"
 
 
 def _bound_clause(report: EfficiencyReport) -> str:
     bounds = report.ideal_bounds
     binding = max(bounds, key=lambda name: (bounds[name], name != "slots"), default="")
-    words = {"cores": f"{report.cores or math.nan:.3g} cores", "chain": "its longest chain of tasks"}
+    words = {"cores": f"{format_number(report.cores or math.nan)} cores", "chain": "its longest chain of tasks"}
     return f", bound by {words[binding]}" if binding in words else ""
 
 
@@ -156,22 +229,64 @@ def _cluster_size(report: EfficiencyReport) -> str:
 
 
 def _losses(report: EfficiencyReport) -> list[Finding]:
-    worth, facts = losses_worth_finding(report), facts_of(report)
+    worth, facts = losses_worth_finding(report), conditions_of(report)
+    told, worth = told_by_loads(report, facts.waited_for, worth)
     culprits = find_culprits(report) if worth else ()
     of_small = OF_SMALL_TASKS if facts.small_tasks else ()
-    # Imports on event loops, or a scheduler plugin, then explain the waiting for the scheduler.
-    known = facts.imports or facts.loop_held
-    small = [part for part in worth if part.kind in of_small and not (part.bucket is Bucket.IDLE and known)]
-    found = [loss_finding(report, facts, part, culprits) for part in worth if part not in small]
-    if small:  # Dask's work for each task also takes cores and the GIL from everything else
-        lost = sum(part.ns for part in small) / 1e9
+    if facts.no_scheduling:
+        worth = _as_one(worth)
+    of_waiting = OF_WAITING if facts.one_by_one else ()
+    joined = [part for part in worth if part.kind in (*of_small, *of_waiting)]
+    if facts.no_scheduling:  # that explains some, or all, of the waiting
+        of_others = FOR_SCHEDULER if facts.one_by_one else (*FOR_SCHEDULER, UNKNOWN, "")
+        joined = [part for part in joined if part.bucket is not Bucket.IDLE or part.cause not in of_others]
+    stacks = {**lost_stacks(report), **stacks_beside_tasks(report)} if worth else {}
+    prefixes = lost_prefixes(report)
+    found = [_of_load(report, one) for one in told] + [
+        with_recipe(
+            report, loss_finding(report, facts, part, culprits), stacks.get(part.kind, ()), prefixes[part.kind], facts
+        )
+        for part in worth
+        if part not in joined and not (part.kind == FETCHED and _is_fetched(report, facts))
+    ]
+    lost = sum(part.ns for part in joined) / 1e9
+    if facts.one_by_one:
+        found.append(_waited_for_each(report, facts, lost))
+    elif joined:  # Dask's work for each task also takes cores and the GIL from everything else
         evidence = {"task_seconds": facts.task_seconds, KNOWN: lost / report.mean_threads}
-        of_all = _beside("small-tasks", facts, lost_seconds=lost, evidence=evidence)
-        found.append(_bounded(of_all, _largest_saving(report)))
+        counts = tasks_by_prefix(report)
+        lines = senders(report, counts)
+        (line, n), *_ = lines.most_common(1) or [("", 0)]
+        where = f"computed by {sentence(line)}" if line and n > MOST * lines.total() else ""
+        of_all = _beside("small-tasks", facts, where=where, lost_seconds=lost, evidence=evidence)
+        of_all = with_recipe(report, of_all, prefixes=counts)
+        found.append(_bounded(of_all, min(lost / report.mean_threads, largest_saving(report))))
     return found
 
 
-def _beside(kind: str, facts: Facts = NOTHING_KNOWN, **fields: Any) -> Finding:
+def _of_load(report: EfficiencyReport, told: Told) -> Finding:
+    """Finding of tasks, results or graphs that kept event loops busy."""
+    saves = min(told.saves_seconds, largest_saving(report)) + told.on_client
+    return _bounded(_beside(told.kind, where=told.where, lost_seconds=told.lost_seconds), saves)
+
+
+def _waited_for_each(report: EfficiencyReport, facts: Conditions, lost: float) -> Finding:
+    """Finding of tasks that a client sent one by one; the client's own work for each of them is part of it."""
+    found = _beside("one-by-one", facts, where=sentence(sender(report)), lost_seconds=lost)
+    on_client = work_of_client(report)
+    on_cluster = min(lost / report.mean_threads, largest_saving(report)) if lost else 0.0
+    found = with_recipe(report, found, [(row.stack, row.ns) for row in report.client], tasks_by_prefix(report))
+    return _bounded(found, on_client + on_cluster)
+
+
+def _as_one(parts: Sequence[CauseLoss]) -> list[CauseLoss]:
+    """Join the waits for the scheduler, for which there is one reason, under the name of the longest."""
+    waits = [part for part in parts if part.bucket is Bucket.IDLE and part.cause in FOR_SCHEDULER]
+    rest = [part for part in parts if part not in waits]
+    return [*(replace(part, ns=sum(one.ns for one in waits)) for part in waits[:1]), *rest]
+
+
+def _beside(kind: str, facts: Conditions = NOTHING_KNOWN, **fields: Any) -> Finding:
     """Finding of one of the kinds :data:`BESIDE` the buckets."""
     found = BESIDE[kind]
     return Finding(kind, **{"title": found.title, "advice": found.advised(facts), "page": page_of(kind)} | fields)
@@ -181,38 +296,35 @@ def _bounded(found: Finding, seconds: float) -> Finding:
     return replace(found, saves_seconds=seconds, basis=Basis.BOUNDED)
 
 
-def loss_finding(report: EfficiencyReport, facts: Facts, part: CauseLoss, culprits: Sequence[Culprit] = ()) -> Finding:
+def loss_finding(
+    report: EfficiencyReport, facts: Conditions, part: CauseLoss, culprits: Sequence[Culprit] = ()
+) -> Finding:
     """Finding of a loss."""
     kind, lost = part.kind, part.ns / 1e9
+    title, words = words_of(facts, kind)
     found = Finding(
         kind=kind,
-        title=_title_of(facts, kind),
+        title=title,
         where=_place_of(report, facts, part, culprits),
         lost_seconds=lost,
-        advice=advice(kind, facts),
+        advice=words,
         page=page_of(kind),
         evidence={"share_of_thread_time": lost / report.thread_seconds},
     )
     if kind == Bucket.THREAD_NONCPU:  # may include computing in libraries' threads, which is no loss
         return found
+    if kind == Bucket.UNMEASURED:  # what these threads did may have been useful
+        return found
     if kind == "idle/parallelism" and facts.chained:  # the chain may be impossible to break up
         return found
-    if kind in report.savings:
+    if kind in report.savings and not facts.in_vain(kind):
         return _with_replay(report, found, report.savings[kind])
-    return _bounded(found, min(lost / report.mean_threads, _largest_saving(report)))
-
-
-def _largest_saving(report: EfficiencyReport) -> float:
-    return max(0.0, report.cluster_seconds - report.ideal_seconds)
-
-
-def _title_of(facts: Facts, kind: str) -> str:
-    return IN_LIBRARIES if facts.in_libraries and kind == "thread-noncpu/lock" else KINDS[kind].title
+    return _bounded(found, bounded_saving(report, kind, lost))
 
 
 def _with_replay(report: EfficiencyReport, found: Finding, saved: Saved) -> Finding:
     """Add a replayed saving, kept within limits whatever a file contains."""
-    most = _largest_saving(report)
+    most = largest_saving(report, found.kind)
     seconds, low, high = (min(max(each, 0.0), most) for each in (saved.seconds, saved.low, saved.high))
     if not all(map(math.isfinite, (seconds, low, high))):
         return found
@@ -222,47 +334,60 @@ def _with_replay(report: EfficiencyReport, found: Finding, saved: Saved) -> Find
     return replace(found, saves_seconds=seconds, saves_interval=interval, basis=Basis.REPLAYED)
 
 
-def _place_of(report: EfficiencyReport, facts: Facts, part: CauseLoss, culprits: Sequence[Culprit]) -> str:
+def _place_of(report: EfficiencyReport, facts: Conditions, part: CauseLoss, culprits: Sequence[Culprit]) -> str:
     """Place to blame: a line, the task that all waited for, or what keeps the scheduler busy."""
     if part.bucket in (Bucket.LOST_WORKER, Bucket.RECOMPUTED):
-        return _lost_worker(report, part.bucket)
+        return lost_worker(report, part.bucket)
+    if part.bucket in (Bucket.PAUSED, Bucket.UNMEASURED):
+        return workers_of(report, part.bucket)
+    if part.bucket is Bucket.OVERHEAD and facts.overhead_of_blocks:
+        return sentence(facts.blocked_by)
     if part.bucket is Bucket.IDLE:
-        if part.cause in ("scheduler", "graph") and facts.loop_held and not facts.imports:
-            return sentence(facts.loop_by)
-        return _long_task(report) if part.cause == "parallelism" else ""
+        if part.cause in ("graph", *FOR_SCHEDULER):
+            return _who_held_up(facts, part.cause)
+        return _long_task(report, facts) if part.cause in ("parallelism", "") else ""
     causes = (part.cause,) if part.cause else (UNKNOWN, "")
     of_tasks = part.bucket is Bucket.THREAD_NONCPU
     culprit = next((one for one in culprits if one.bucket == part.bucket and one.cause in causes), None)
-    moved = _spilled(report) if part.bucket is Bucket.SPILL else ""
+    moved = spilled_text(report.moved) if part.bucket is Bucket.SPILL else ""
     if culprit is None:
         return moved
-    return ": ".join(filter(None, (_culprit_text(culprit) + (_user_label(report, culprit) if of_tasks else ""), moved)))
+    label = _user_label(report, culprit) if of_tasks else ""
+    return ": ".join(filter(None, (_culprit_text(culprit) + label + _more_lines(part, culprit, culprits), moved)))
+
+
+def _more_lines(part: CauseLoss, culprit: Culprit, culprits: Sequence[Culprit]) -> str:
+    """Number of other lines that cost nearly as much, unless this one has most of the loss."""
+    if not culprit.line or culprit.held_by or culprit.seconds * 1e9 > MOST * part.ns:
+        return ""
+    same = [one for one in culprits if (one.bucket, one.cause) == (culprit.bucket, culprit.cause) and one.line]
+    alike = sum(one.seconds >= ALIKE * culprit.seconds for one in same) - 1
+    return f"; and {format_count(alike, 'more line')}" if alike else ""
+
+
+def _who_held_up(facts: Conditions, cause: str) -> str:
+    """Place of what kept the scheduler, or the workers' event loops, from answering."""
+    if cause in FOR_SCHEDULER and (facts.imports or facts.gil_taken):
+        return "" if facts.imports else sentence(facts.gil_held_by)
+    if facts.loop_held:
+        return sentence(facts.loop_by)
+    # Where event loops waited for a core, or the scheduler was busy, the advice is on that.
+    of_blocks = cause in FOR_SCHEDULER and facts.loops_blocked and not (facts.scheduler_busy or facts.loops_starved)
+    return sentence(facts.blocked_by) if of_blocks else ""
 
 
 def _culprit_text(culprit: Culprit) -> str:
-    """Holder of what was waited for if known, else the line of the loss, or its prefix."""
+    """Holder of the GIL if known, else the line of the loss, or its prefix, with the holder of its lock."""
     computed = f", computed by {sentence(culprit.computed_by)}" if culprit.computed_by else ""
-    if culprit.held_by:
-        return f"held by {sentence(culprit.held_by)}{computed}"
+    held_by = f"held by {sentence(culprit.held_by)}" if culprit.held_by else ""
+    if held_by and culprit.cause == "gil":
+        return f"{held_by}{computed}"
     if not culprit.line:
-        return f"tasks of {name_of(culprit.prefix)}" if culprit.prefix else ""
+        of_tasks = f"tasks of {name_of(culprit.prefix)}" if culprit.prefix else ""
+        return ", ".join(filter(None, (of_tasks, held_by)))
     called = f"`{name_of(culprit.function)}`, " if culprit.function else ""
     tasks = f" (tasks of {name_of(culprit.prefix)})" if culprit.prefix and culprit.prefix != culprit.function else ""
-    return f"{called}{name_of(culprit.line)}{tasks}{computed}"
-
-
-def _lost_worker(report: EfficiencyReport, bucket: Bucket) -> str:
-    cost = attrgetter("ns" if bucket is Bucket.LOST_WORKER else "recomputed_ns")
-    ranked = sorted(filter(cost, report.lost_workers), key=cost, reverse=True)
-    if not ranked:
-        return ""
-    return lost_worker_name(ranked[0]) + (f", and {len(ranked) - 1} more" if len(ranked) > 1 else "")
-
-
-def _spilled(report: EfficiencyReport) -> str:
-    words = {"spilled": "spilled", "read-back": "read back"}
-    shown = (f"{format_bytes(report.moved[way].nbytes)} {what}" for way, what in words.items() if way in report.moved)
-    return ", ".join(shown)
+    return ", ".join(filter(None, (f"{called}{name_of(culprit.line)}{tasks}{computed}", held_by)))
 
 
 def _user_label(report: EfficiencyReport, culprit: Culprit) -> str:
@@ -276,8 +401,14 @@ def _user_label(report: EfficiencyReport, culprit: Culprit) -> str:
     return f", in your label {name_of(label)}" if label and of_prefix[label] >= COVERED * culprit.seconds else ""
 
 
-def _long_task(report: EfficiencyReport) -> str:
+def _long_task(report: EfficiencyReport, facts: Conditions) -> str:
+    """Task that all else waited for; in a chain, the tasks that all waited for most."""
     found = recorded_tasks(report) or [longest(report, prefix) for prefix in held_up(report)]
+    if facts.alone >= MOST and (task := ran_alone(report)) is not None:
+        same = next((one for one in report.long_tail if one.key == task.longest_key), None)
+        return f"Task {name_of(task.longest_key)}" if same is None else same.finding(task.alone_seconds).where
+    if facts.chained:
+        return f"tasks of {name_of(facts.waited_for)}" if facts.waited_for else ""
     return found[0].where if found else ""
 
 
@@ -288,6 +419,8 @@ def _slow_workers(report: EfficiencyReport) -> list[Finding]:
 
 
 def _repeats(report: EfficiencyReport) -> list[Finding]:
+    if (facts := conditions_of(report)).one_by_one and facts.sent_by:  # what a library asks for cannot be kept
+        return []
     lost, tasks, times = 0.0, 0, 0
     for prefix, repeat in report.repeats.items():
         row, skew = report.by_prefix.get(prefix), report.skew.get(prefix)
@@ -298,24 +431,50 @@ def _repeats(report: EfficiencyReport) -> list[Finding]:
         return []
     held = report.breakdown.ns(*HELD) / 1e9
     most = max(report.repeats, key=lambda prefix: report.repeats[prefix].tasks)
-    where = f"{format_count(tasks, 'task')}, up to {times} times, most of {name_of(most)}"
-    found = _beside("repeats", where=where, lost_seconds=lost, evidence={"tasks": tasks, "times": times})
+    asked = f", computed by {sentence(report.computed_by[most])}" if most in report.computed_by else ""
+    where = f"{format_count(tasks, 'task')}, up to {times} times, most of {name_of(most)}{asked}"
     # Threads are idle between those tasks as between others.
-    return [_bounded(found, lost / max(held, lost) * report.cluster_seconds)]
+    share = lost / max(held, lost)
+    found = _beside(
+        "repeats", where=where, lost_seconds=share * report.thread_seconds, evidence={"tasks": tasks, "times": times}
+    )
+    stacks = stacks_beside_tasks(report)["idle"]  # of the client that asked again
+    again = {prefix: repeat.tasks for prefix, repeat in report.repeats.items()}
+    return [_bounded(with_recipe(report, found, stacks, again), share * report.cluster_seconds)]
+
+
+def _is_fetched(report: EfficiencyReport, facts: Conditions) -> bool:
+    """True if a result's way to the client, with the task that puts it together, is a finding of the client's time."""
+    return facts.fetches_result and bool(report.phases) and not mostly_seceded(report)
 
 
 def _elsewhere(report: EfficiencyReport) -> list[Finding]:
     parts = wall_clock_parts(report).items()
-    return [wall_clock_finding(report, what, seconds) for what, seconds in parts if what != ON_CLUSTER]
+    if not report.phases:  # no client's block: nobody waited for the time without work
+        parts = {what: seconds for what, seconds in parts if what in (ON_CLUSTER, NO_WORKERS)}.items()
+    found = [wall_clock_finding(report, what, seconds) for what, seconds in parts if what != ON_CLUSTER]
+    facts = conditions_of(report)
+    if _is_fetched(report, facts):  # the one task that puts the result together, and its way to the client
+        together = sum(part.ns for part in losses_worth_finding(report) if part.kind == FETCHED) / 1e9
+        longer = min(together / report.mean_threads, largest_saving(report, FETCHED)) if together else 0.0
+        found = [_bounded(one, (one.saves_seconds or 0.0) + longer) if one.kind == "client" else one for one in found]
+    told = facts.one_by_one and (facts.client_activity in DASK_ACTIVITIES or (not report.client and facts.client_phase))
+    told = told or (facts.client_phase == "upload" and any(spent for *_, spent in heavy_loads(report)))
+    return [one for one in found if not (one.kind == "client" and told)]
 
 
 def wall_clock_finding(report: EfficiencyReport, what: str, seconds: float) -> Finding:
     """Finding of time without any worker, or of the client's own time."""
     if what == NO_WORKERS:
         return _bounded(_beside("no-workers", where=first_request(report.arrivals)), seconds)
-    found = _beside("client")
+    if mostly_seceded(report):
+        return _bounded(_beside("seceded"), seconds)
+    facts, line = conditions_of(report), client_line(report, client_doing(report))
+    fetched = fetched_text(report) if facts.client_receives else ""
+    found = _beside("client", facts, where=sentence(": ".join(filter(None, (fetched, line)))))
     title = f"{found.title}, {client_time_text(report)}" if report.phases else found.title
-    return _bounded(replace(found, title=title), seconds)
+    stacks = [(row.stack, row.idle_ns) for row in report.client]
+    return _bounded(with_recipe(report, replace(found, title=title), stacks), seconds)
 
 
 def _gpus(report: EfficiencyReport) -> list[Finding]:

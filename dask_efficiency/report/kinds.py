@@ -2,23 +2,47 @@
 
 from __future__ import annotations
 
+import math
 import re
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from pathlib import Path
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
 from types import MappingProxyType
+from typing import TypeAlias
 
-from dask_efficiency.report.facts import MOST, NOTHING_KNOWN, Facts
+from dask_efficiency.accounts.waits import (
+    CLUSTER,
+    DASK_LOCK,
+    DATABASE,
+    LIBRARY,
+    LIBRARY_LOCK,
+    LOCK,
+    MESSAGES,
+    SHUFFLE,
+    TASKS,
+    THREAD,
+)
+from dask_efficiency.report.conditions import MANY_GRAPHS, NOTHING_KNOWN, Conditions
+from dask_efficiency.show.finding import MOST, WORTH_FINDING
 from dask_efficiency.straggler.observations import SIZES_DIFFER
 
 #: Share of the time from which spilling explains late event loops. By judgement.
 SPILLS = 0.05
 #: Ratio of bytes read back to bytes spilled from which results were read repeatedly. By judgement.
 READ_AGAIN = 1.5
+#: Saturation from which each thread has its next task at hand.
+FULL = 2.0
 #: Mean number of threads with a task below which tasks run one at a time. By judgement.
 ONE_TASK = 1.1
 #: Share of the cores from which other processes explain waiting for cores. By judgement.
 OTHERS = 0.2
+
+#: Share of the cores in use, by anybody, from which more processes find none. By judgement.
+FULL_CORES = 0.9
+#: Objects from which it matters that each is pickled by itself on its way to a client. By judgement: some seconds.
+MANY_OBJECTS = 50_000
+
+#: Condition, and what to do where it holds.
+Cure: TypeAlias = tuple[Callable[[Conditions], bool], str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,21 +50,21 @@ class FindingKind:
     """Title and advice for losses of a bucket or cause.
 
     The advice claims nothing about the run; the first of the cures whose condition holds is given instead. Names in
-    braces are those of :meth:`Facts.words`.
+    braces are those of :meth:`Conditions.words`.
     """
 
     title: str
     advice: str
-    cures: tuple[tuple[Callable[[Facts], bool], str], ...]
+    cures: tuple[Cure, ...]
 
-    def advised(self, facts: Facts) -> str:
+    def advised(self, facts: Conditions) -> str:
         """Advice for a run."""
         words = next((cure for holds, cure in self.cures if holds(facts)), self.advice)
         return words.format(**facts.words())
 
 
 #: Conditions of cures by name.
-_CONDITIONS: Mapping[str, Callable[[Facts], bool]] = {
+_CONDITIONS: Mapping[str, Callable[[Conditions], bool]] = {
     "for-gpus": lambda facts: facts.gpu_waiting > MOST,
     "held": lambda facts: facts.held.share > MOST,
     "spilling": lambda facts: facts.spilling >= SPILLS,
@@ -49,33 +73,89 @@ _CONDITIONS: Mapping[str, Callable[[Facts], bool]] = {
     "scheduler-busy": lambda facts: facts.scheduler_busy,
     "imports": lambda facts: facts.imports,
     "skewed": lambda facts: facts.larger_input >= SIZES_DIFFER,
-    "long-task": lambda facts: facts.longest_task >= MOST,
+    "long-task": lambda facts: facts.alone >= MOST,
     "chained": lambda facts: facts.chained,
+    "threads-in-vain": lambda facts: facts.threads_in_vain,
+    "for-shuffle": lambda facts: facts.waits_for_shuffle,
+    "for-result": lambda facts: facts.waits_for_result,
     "fills-workers": lambda facts: facts.fills_workers,
     "waited-for": lambda facts: bool(facts.waited_for),
+    "many-graphs": lambda facts: facts.graphs >= MANY_GRAPHS and facts.client_phase in ("optimize", "upload", "calls"),
+    "optimizes": lambda facts: facts.client_phase == "optimize",
+    "uploads": lambda facts: facts.client_phase == "upload",
+    "calls": lambda facts: facts.client_phase == "calls" or facts.client_activity in ("call", "wait"),
+    "gathers": lambda facts: facts.client_phase == "gather",
+    "sent-by-library": lambda facts: bool(facts.sent_by),
+    "graph-built": lambda facts: facts.client_activity == "build",
+    "hashes": lambda facts: facts.client_activity == "hash",
+    "pickles": lambda facts: facts.client_activity == "pickle",
+    "fetches-objects": lambda facts: facts.objects_fetched >= MANY_OBJECTS and facts.client_receives,
+    "fetches": lambda facts: facts.client_activity in ("unpickle", "receive"),
+    "runs-locally": lambda facts: facts.client_activity == "local",
+    "computes": lambda facts: facts.client_activity == "compute",
+    "polls": lambda facts: facts.client_activity == "sleep" and facts.polls,
+    "sleeps": lambda facts: facts.client_activity == "sleep",
+    "reads": lambda facts: facts.client_activity in ("file", "network", "child-process"),
+    "imports-itself": lambda facts: facts.client_activity == "import",
     "one-task": lambda facts: facts.held_threads < ONE_TASK and facts.threads > 2 * ONE_TASK,
     "killed": lambda facts: facts.lost_for_memory > MOST,
     "gil-of-loops": lambda facts: facts.gil_of_loops > MOST,
+    "cores-full": lambda facts: facts.cores_used >= FULL_CORES and not facts.gil_of_text > MOST,
     "gil-not-of-text": lambda facts: facts.gil_of_text <= MOST,
     "one-thread-each": lambda facts: facts.one_thread_each,
     "short-of-cores": lambda facts: facts.short_of_cores,
     "others": lambda facts: facts.others >= OTHERS,
+    "of-shuffles": lambda facts: facts.places.get(CLUSTER) == SHUFFLE,
+    "for-tasks": lambda facts: facts.places.get(CLUSTER) == TASKS,
+    "for-dasks-lock": lambda facts: facts.places.get(CLUSTER) == DASK_LOCK,
+    "for-messages": lambda facts: facts.places.get(CLUSTER) == MESSAGES,
+    "for-threads": lambda facts: facts.places.get(LOCK) == THREAD,
+    "in-a-library": lambda facts: facts.places.get(LOCK) == LIBRARY,
+    "at-a-librarys-alone": lambda facts: facts.places.get(LOCK) == LIBRARY_LOCK and facts.one_thread_each,
+    "at-a-librarys": lambda facts: facts.places.get(LOCK) == LIBRARY_LOCK,
+    "for-database": lambda facts: facts.places.get(LOCK) == DATABASE,
+    "children-compute": lambda facts: facts.children_share > MOST,
+    "children-known": lambda facts: facts.children_seconds > 0,
+    "for-libraries": lambda facts: facts.for_libraries,
     "in-libraries": lambda facts: facts.in_libraries,
     "many-threads": lambda facts: facts.threads > facts.cores,
-    "saturation": lambda facts: facts.saturation < facts.saturation_needed,
+    "gil-taken": lambda facts: facts.gil_taken,
+    "crowded-loops": lambda facts: facts.loops_starved and facts.others >= OTHERS,
+    "loops-starved": lambda facts: facts.loops_starved,
+    "loops-blocked": lambda facts: facts.loops_blocked,
+    "loops-run": lambda facts: facts.loops_blocked and facts.run_blocks,
+    "loops-own": lambda facts: facts.loops_blocked and facts.own_code_blocks,
+    "blocked-run": lambda facts: facts.overhead_of_blocks and facts.run_blocks,
+    "blocked-own": lambda facts: facts.overhead_of_blocks and facts.own_code_blocks,
+    "loops-gil": lambda facts: facts.loops_blocked and facts.task_blocks,
+    "blocked-gil": lambda facts: facts.overhead_of_blocks and facts.task_blocks,
+    "blocked": lambda facts: facts.overhead_of_blocks,
+    "saturation": lambda facts: facts.saturation_saves >= WORTH_FINDING and facts.saturation < facts.saturation_needed,
+    "low-saturation": lambda facts: math.isnan(facts.saturation_saves) and facts.saturation < FULL,
     "joining": lambda facts: facts.joining,
 }
 
 
+def holds_any(names: Iterable[str], facts: Conditions) -> bool:
+    """True if one of the conditions with these names holds."""
+    return any(_CONDITIONS[name](facts) for name in names)
+
+
 def _kinds(text: str) -> Mapping[str, FindingKind]:
-    """Kinds by name from lines: name and title, then the cures, each behind its condition, and the advice."""
-    found = {}
+    """Kinds by name from lines: name and title, then the cures, each behind its condition, and the advice.
+
+    A line ``as: NAME`` stands for the cures of a kind above.
+    """
+    kinds: dict[str, FindingKind] = {}
     for part in re.split(r"\n(?=\S)", text.strip()):
-        first, *cures, advice = (line.strip() for line in part.splitlines())
+        first, *lines, advice = (line.strip() for line in part.splitlines())
         name, _, title = first.partition(": ")
-        conditions = (cure.partition(": ") for cure in cures)
-        found[name] = FindingKind(title, advice, tuple((_CONDITIONS[when], words) for when, _, words in conditions))
-    return MappingProxyType(found)
+        cures: list[Cure] = []
+        for line in lines:
+            when, _, words = line.partition(": ")
+            cures += kinds[words].cures if when == "as" else [(_CONDITIONS[when], words)]
+        kinds[name] = FindingKind(title, advice, tuple(cures))
+    return MappingProxyType(kinds)
 
 
 #: Kinds by bucket, or bucket and cause.
@@ -84,6 +164,7 @@ thread-noncpu/gil: Waiting for the GIL
     gil-of-loops: Use fewer and longer tasks with smaller results: event loops held the GIL.
     one-thread-each: Find which other threads run Python code: each worker has one thread for tasks.
     short-of-cores: Use fewer threads: they wait even longer for cores.
+    cores-full: Make this code do less: the cores are in use, so that processes save little.
     gil-not-of-text: Use processes: more workers with fewer threads each.
     Use string[pyarrow] for text, or processes: more workers with fewer threads each.
 thread-noncpu/core: Waiting for a core
@@ -97,15 +178,30 @@ thread-noncpu/stopped: Processes stood still
     See what stops them: SIGSTOP, a frozen container, or a paused machine.
 thread-noncpu/lock: Waiting for a lock
     for-gpus: Mostly, tasks wait for GPUs that do not work for them: see the section on GPUs.
-    in-libraries: Give libraries' threads less to do, such as fewer columns or row groups to read.
+    for-database: Compute before the transaction, and commit at once: a task that has the lock keeps all others out.
+    for-libraries: Give libraries' threads less to do, such as fewer columns or row groups to read.
+    for-threads: See what that thread does: tasks hold their own threads until it is done.
+    at-a-librarys-alone: See who else takes it, such as other processes: each worker has one thread for tasks.
+    at-a-librarys: See what it guards: if each process has one, use more workers of one thread each.
+    in-a-library: Give the library less to do, or use processes: it waits for its threads, or for other tasks in it.
     See what holds the lock: hold it shorter, or in fewer tasks.
+thread-noncpu/cluster: Waiting for the cluster's answer
+    of-shuffles: Shuffle fewer bytes, such as fewer columns, or filter first: tasks wait until data are sent or written.
+    for-tasks: Return futures, send tasks from the client, or use worker_client(): these tasks keep their threads.
+    for-dasks-lock: Hold it shorter, just for what needs it: all other tasks of the cluster wait meanwhile.
+    for-messages: Make what they wait for an argument of theirs, or secede() first: they keep their threads.
+    See what these tasks ask the cluster for: they hold their threads until it answers.
 thread-noncpu/sleep: Sleeping
+    threads-in-vain: Avoid the sleep: more threads do not help, as too few tasks can run at a time.
     Avoid the sleep, or use more threads per worker, so that sleeps overlap.
 thread-noncpu/file: Waiting for files
     Read more at a time, use faster disks, or more threads per worker, so that reads overlap.
 thread-noncpu/network: Waiting for the network
+    threads-in-vain: Prefetch, or ask for more at a time: more threads do not help, as too few tasks can run at a time.
     Use more threads per worker, so that requests overlap; or prefetch, or ask for more at a time.
 thread-noncpu/child-process: Waiting for child processes
+    children-compute: Run no more of them at once than cores: they computed for {children}, on cores of the workers.
+    children-known: See what they do, and whether they start each time: they computed for {children} meanwhile.
     See what the child does: if it computes, it uses a core that is not counted here.
 thread-noncpu/unknown: Tasks off the CPU, for no known reason
     for-gpus: Mostly, tasks wait for GPUs that do not work for them: see the section on GPUs.
@@ -118,16 +214,23 @@ spill: Spilling to disk
     read-again: Persist less, or use results at once: {spilled} spilled, {read_back} read back ({times} times).
     Give workers more memory, make partitions smaller, or persist less.
 overhead/hand-over: Handing tasks over to threads
+    blocked-run: Submit that function as a task, or make it a coroutine: client.run blocks event loops until it returns.
+    blocked-own: Do that in a task, or in a thread of its own: it blocked the event loop, which answered nobody meanwhile.
+    blocked-gil: Hold the GIL for less time there, as in smaller pieces: event loops answered nobody meanwhile.
+    blocked: See what blocked the workers' event loops: they answered nobody meanwhile.
     Look for tasks that hold the GIL, or a busy host.
 overhead/event-loop: Waiting for the workers' event loops
+    as: overhead/hand-over
     spilling: Give workers more memory, or make partitions smaller: event loops are late, and workers spill.
     Look for tasks that hold the GIL, large results, or a busy host.
 overhead/rescheduled: Shuffled tasks began on other workers than their data
     Use fewer output partitions: each starts anywhere, then restarts at its data.
 overhead/unknown: Overhead of the workers
+    as: overhead/hand-over
     spilling: Give workers more memory, or make partitions smaller: event loops are late, and workers spill.
     Event loops were late: look for tasks that hold the GIL, large results, or a busy host.
 overhead: Overhead of the workers
+    as: overhead/hand-over
     spilling: Give workers more memory, or make partitions smaller: event loops are late, and workers spill.
     Event loops were late: look for tasks that hold the GIL, large results, or a busy host.
 failed: Tasks failed
@@ -148,12 +251,21 @@ constrained: Waiting for resources=
     Offer more of the resource per worker, or ask for less.
 idle/scheduler: Threads idle, waiting for the scheduler
     imports: Import modules before the work, by client.run or a preload: event loops were importing.
+    gil-taken: Do it in a task, or another process: it held the GIL of the scheduler's, which answered nobody meanwhile.
     loop-held: Do without it, or speed it up: it took {loop_share} of the scheduler's event loop, busy {loop_busy} of the time.
     scheduler-busy: Use fewer and longer tasks: the scheduler was busy {loop_busy} of the time, most with {loop_by}.
+    crowded-loops: Find them: other processes use {others} of these cores, and event loops waited for one.
+    loops-starved: Use fewer threads, or more cores: event loops waited for one.
+    loops-run: Submit that function as a task, or make it a coroutine: client.run blocks event loops until it returns.
+    loops-own: Do that in a task, or in a thread of its own: it blocked the event loop, which answered nobody meanwhile.
+    loops-gil: Hold the GIL for less time there, as in smaller pieces: event loops answered nobody meanwhile.
+    loops-blocked: See what blocked the workers' event loops: they answered nobody meanwhile.
     Use fewer and longer tasks, by bigger partitions or by fusing them.
 idle/round-trips: Threads idle from a result to the next task
-    saturation: Set distributed.scheduler.worker-saturation to {needed}, from {saturation}: tasks take {task} each.
-    Raise distributed.scheduler.worker-saturation: workers wait while the scheduler holds ready tasks back.
+    as: idle/scheduler
+    saturation: Set distributed.scheduler.worker-saturation to {needed}, from {saturation}: a replay of the run says so.
+    low-saturation: Use longer tasks, or raise distributed.scheduler.worker-saturation: trace=True says whether it helps.
+    Use fewer and longer tasks, by bigger partitions or by fusing them.
 idle/imbalance: Threads idle while tasks queue at other workers
     See what ties tasks to the workers at which they queue, or split uneven partitions.
 idle/restricted: Threads idle that may not run the waiting tasks
@@ -163,7 +275,9 @@ idle/graph: Threads idle while the scheduler takes in a graph
     Make graphs smaller, by bigger partitions, and keep large objects out of them.
 idle/parallelism: Threads idle, too few tasks at a time
     skewed: Split or salt the key: the input of the longest task is {larger} times as large.
-    long-task: Split the task that took {longest} of the makespan while other threads had none.
+    for-shuffle: Shuffle fewer bytes, such as fewer columns, or filter first: all waited until the shuffle had ended.
+    for-result: Reduce the result, write it to files, or persist() it: one task put all of it together for the client.
+    long-task: Split that task: for {alone} of the makespan, it ran and other threads had none.
     chained: More workers do not help: one chain of tasks is {chain} of the makespan.
     fills-workers: Use fewer threads per worker, or run other work with {waited_for}: each of its tasks fills a worker.
     waited-for: Split the tasks of {waited_for}, which all waited for, or run other work with them.
@@ -173,7 +287,7 @@ idle/unknown: Threads idle
     There were too few tasks at a time, or a busy scheduler.
 idle: Threads idle
     skewed: Split or salt the key: the input of the longest task is {larger} times as large.
-    long-task: Split the task that took {longest} of the makespan while other threads had none.
+    long-task: Split that task: for {alone} of the makespan, it ran and other threads had none.
     chained: More workers do not help: one chain of tasks is {chain} of the makespan.
     one-task: One task ran at a time on {threads} threads: a chain, or a client that waits for each result.
     {held} of {threads} threads had a task: there were too few at a time, or a busy scheduler.
@@ -185,6 +299,11 @@ unmeasured: Time that was not measured
     See Not measured: the package must be on every worker before the work.
 """)  # noqa: E501
 
+#: Losses of which the cure shortens the longest chain of tasks.
+OF_CHAINS = ("idle", "idle/parallelism")
+#: Losses while a client waits for each result before it sends more: one fault, with one cure.
+OF_WAITING = ("idle", "idle/unknown", "idle/parallelism", "idle/graph", "idle/scheduler", "idle/round-trips")
+
 #: Losses that small tasks cause, unless something else is known to: one fault, with one cure.
 OF_SMALL_TASKS = (
     *("idle", "idle/unknown", "idle/scheduler"),
@@ -193,60 +312,100 @@ OF_SMALL_TASKS = (
 
 #: Kinds without a bucket, or with several.
 BESIDE = _kinds("""
+killed-worker: Workers died, and their tasks were given up
+    killed: Give workers more memory, or make partitions smaller: workers were killed for lack of memory.
+    See why these workers died: in their nannies' logs, in the job's, and in what the tasks call.
+refused: A task's input is larger than a worker's memory
+    Reduce or slice it before one task takes it all, write it to storage, or give workers more memory.
+error: Tasks failed
+    Mend that first: nothing that needs their results ran.
+never-ended: Tasks had not ended
+    See what they wait for: client.call_stack() shows it while they run.
+held-up: Tasks wait on paused workers
+    Free the memory of these workers, or restart them: they start no task, and send none elsewhere.
+outstanding: Tasks were outstanding when the block ended
+    Wait for them in it, by compute(), wait() or gather(): what they do later is not in this report.
+interrupted: Tasks had not ended
+    This report is of the time until then: what follows may be different.
+one-by-one: The client waited for each result
+    sent-by-library: Look for an option by which {sent_by} computes less: it sent {graphs}, one after the other.
+    Send tasks together, as by client.map, and gather their results together: {graphs} came one by one.
 small-tasks: Tasks are too small for Dask
     Make partitions bigger, or fuse tasks: those of {task} end before the scheduler hands out more.
+heavy-tasks: Each task carries a large object
+    Send it once, by client.scatter, and pass that as an argument: it is pickled anew for each task.
+slow-tasks: Tasks take long to pickle
+    Move their function to a module that workers import: it is pickled by value for each task.
+pickled-results: Event loops pickle and unpickle results
+    Send arrays or tables instead of Python objects, or fewer of these from worker to worker.
+large-graph: Graphs hold large objects
+    Load the data in tasks, or send it ahead by client.scatter: the scheduler keeps graphs, and sends them on.
 repeats: The same results were computed again
     Use persist() for what is used again.
 no-workers: No worker was there
     Start workers before the work, or scale up sooner.
 client: No work on the cluster
+    runs-locally: Compute with the client: it ran tasks by itself, as scheduler= or Dask's configuration says.
+    fetches-objects: Reduce them on the workers, or make arrays of them: {objects} came to the client one by one.
+    fetches: Reduce results before they come to the client, or write them to files from the workers.
+    hashes: Load large data in tasks, or give it a name (name=, key=): the client hashes it to name it.
+    computes: Do it in tasks, or while the cluster works.
+    polls: Wait for results instead, by wait(), as_completed() or gather().
+    sleeps: Avoid the sleep, or send the next work before it: nothing was outstanding.
+    reads: Read in tasks, or while the cluster works.
+    imports-itself: Import modules before the work, or fewer of them.
+    many-graphs: Send tasks together, as by client.map or one dask.compute(): each of {graphs} took the client time.
+    pickles: Keep large objects out of graphs: load them in tasks, or send them ahead by client.scatter.
+    graph-built: Build fewer tasks: bigger partitions, and collections' own operations instead of a loop.
+    optimizes: Build graphs of fewer operations, and compute several results by one dask.compute().
+    uploads: Keep large objects out of graphs: load them in tasks, or send them ahead by client.scatter.
+    calls: Ask Dask for more at a time: each call waits until the client's event loop has answered.
+    gathers: Reduce results before they come to the client, or write them to files from the workers.
     See what the client does between its calls to Dask.
+seceded: Only tasks that had seceded ran
+    Let them compute before secede(), or after rejoin(): in between they hold no thread, and are in no sum.
+computing: Computing, in a way that costs much
+    See what these lines compute: the recipe for them has a cure.
 gpu-idle: GPUs idle
     See what tasks do between their kernels, and give GPUs more work at a time.
 """)
 
 #: Title of waiting for locks if tasks wait for libraries whose own threads compute.
 IN_LIBRARIES = "Waiting for threads of a library"
+FOR_LOCKS, FOR_CLUSTER = "thread-noncpu/lock", "thread-noncpu/cluster"
+#: Titles of waiting by kind, and by the place where tasks wait.
+AT_PLACES: Mapping[str, Mapping[str, str]] = {
+    FOR_LOCKS: {
+        THREAD: "Waiting for another thread",
+        LIBRARY: "Waiting inside a library",
+        LIBRARY_LOCK: "Waiting for a library's lock",
+        DATABASE: "Waiting for a database's lock",
+    },
+    FOR_CLUSTER: {
+        TASKS: "Tasks wait for other tasks, and keep their threads",
+        DASK_LOCK: "Waiting for a lock of Dask's",
+        MESSAGES: "Waiting for a queue, variable or event of Dask's",
+        SHUFFLE: "Waiting for a shuffle to move data",
+    },
+}
 
 
-def advice(kind: str, facts: Facts = NOTHING_KNOWN) -> str:
+def advice(kind: str, facts: Conditions = NOTHING_KNOWN) -> str:
     """Advice for a bucket or cause; empty for buckets that are no loss."""
     return KINDS[kind].advised(facts) if kind in KINDS else ""
+
+
+def words_of(facts: Conditions, kind: str) -> tuple[str, str]:
+    """Title and advice of a loss."""
+    if kind not in AT_PLACES:
+        return KINDS[kind].title, advice(kind, facts)
+    place = facts.places.get(kind.rpartition("/")[2], "")
+    if kind == FOR_LOCKS and place in AT_PLACES[FOR_CLUSTER]:  # as in reports of earlier versions
+        kind, facts = FOR_CLUSTER, replace(facts, places={CLUSTER: place})
+    title = AT_PLACES[kind].get(place, KINDS[kind].title)
+    return IN_LIBRARIES if kind == FOR_LOCKS and facts.for_libraries else title, advice(kind, facts)
 
 
 def page_of(kind: str) -> str:
     """Section of the documentation on a bucket or cause."""
     return f"docs/buckets.md#{kind.replace('/', '-')}"
-
-
-#: In an installed package, and in a checkout.
-_PAGES = (Path(__file__).with_name("buckets.md"), Path(__file__).parents[2] / "docs" / "buckets.md")
-
-_HEADING = re.compile(r"^(#+) (.*)$")
-#: Target of links.
-_LABEL = re.compile(r"^\(.*\)=$")
-
-
-def explain(kind: str) -> str:
-    """Section of the documentation on a kind; a cause alone (``"sleep"``) is enough where one bucket has it."""
-    sections = explained()
-    if not sections:
-        raise FileNotFoundError(f"there is no {_PAGES[0].name} in the package; expected what its wheel brings along")
-    found = [name for name in sections if name == kind] or [name for name in sections if name.endswith(f"/{kind}")]
-    if len(found) != 1:
-        what, known = ("several kinds", found) if found else ("no kind", sorted(sections))
-        raise ValueError(f"{kind!r:.80} is {what}; expected one of {', '.join(known)}")
-    return sections[found[0]]
-
-
-def explained() -> dict[str, str]:
-    """Sections by kind; a bucket's includes its causes. Empty if the package has no page."""
-    text = next((page.read_text(encoding="utf-8") for page in _PAGES if page.exists()), "")
-    lines = [line for line in text.splitlines() if not _LABEL.match(line)]
-    heads = [(i, len(match[1]), match[2]) for i, line in enumerate(lines) if (match := _HEADING.match(line))]
-    found = {}
-    for place, (begin, level, title) in enumerate(heads):
-        end = next((i for i, other, _ in heads[place + 1 :] if other <= level or title.startswith("`")), len(lines))
-        if title.startswith("`") and title.endswith("`"):
-            found[title.strip("`")] = "\n".join(lines[begin:end]).strip()
-    return found

@@ -10,7 +10,15 @@ from dataclasses import dataclass
 from dask_efficiency.accounts.buckets import GOOD, UNKNOWN, Bucket, cause_name
 from dask_efficiency.report.model import EfficiencyReport
 from dask_efficiency.show.drawn_buckets import BucketShare, finalized_parts, in_order
-from dask_efficiency.show.figures import Scale, apportion, format_count, money_scale, named, sentence, time_scale
+from dask_efficiency.show.figures import (
+    Scale,
+    apportion,
+    format_count,
+    money_scale,
+    sentence,
+    time_scale,
+    workers_named,
+)
 from dask_efficiency.show.finding import WORTH_FINDING
 
 #: Share of the finalized time below which causes are joined. By judgement: they read as 0 %.
@@ -100,7 +108,7 @@ def why_not_known(report: EfficiencyReport) -> str:
         return "why threads waited is not known: they were not sampled"
     (reason, _), *others = Counter(report.not_sampled.values()).most_common()
     workers = [worker for worker, why in report.not_sampled.items() if why == reason]
-    whose = "" if len(workers) == len(report.by_worker) else f" of {named(workers)}"
+    whose = "" if len(workers) == len(report.by_worker) else f" of {workers_named(workers)}"
     more = f", and {format_count(len(others), 'more reason')} on other workers" if others else ""
     return f"why threads{whose} waited is not known: {sentence(reason)}{more}"
 

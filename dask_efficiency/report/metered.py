@@ -26,6 +26,7 @@ from dask_efficiency.accounts.metered import (
 )
 from dask_efficiency.accounts.rows import add, cap
 from dask_efficiency.report.values import Amount, MeteredRow
+from dask_efficiency.show.figures import format_bytes
 
 #: Prefixes of the labels of each phase of P2P shuffles in tasks; other time is the rest.
 _IN_TASKS = {"shard": "p2p-shard-partition", "wait for room to send": "p2p-comms-limiter", "unpack": "p2p-get-output"}
@@ -139,3 +140,33 @@ def own_labels(rows: Iterable[MeteredRow]) -> dict[tuple[str, str, str], float]:
         if row.context == EXECUTE and not row.label.startswith(OF_SHUFFLES) and row.label not in DASK_LABELS:
             found[row.label, row.unit, row.prefix] += row.value
     return dict(sorted(found.items(), key=lambda item: (item[0][1] != SECONDS, item[0][1], -item[1])))
+
+
+#: Contexts of transfers, by what the worker does in them; and their labels in words, in order.
+TRANSFER_CONTEXTS = {"gather-dep": "receiving", "get-data": "sending"}
+_TRANSFER_LABELS = {
+    "network": "waiting for the other side and the network",
+    "serialize": "serializing",
+    "compress": "compressing",
+    "decompress": "decompressing",
+    "deserialize": "deserializing",
+}
+
+
+def transfer_times(rows: Iterable[MeteredRow]) -> dict[str, dict[str, float]]:
+    """Seconds that workers took to receive results of others and to send theirs, by part; several run at a time."""
+    found: defaultdict[tuple[str, str], float] = defaultdict(float)
+    for row in rows:
+        if row.context in TRANSFER_CONTEXTS and row.unit == SECONDS:
+            found[row.context, row.label] += row.value
+    times = {
+        way: {words: found[context, label] for label, words in _TRANSFER_LABELS.items() if found[context, label] > 0}
+        for context, way in TRANSFER_CONTEXTS.items()
+    }
+    return {way: parts for way, parts in times.items() if parts}
+
+
+def spilled_text(moved: Mapping[str, Amount]) -> str:
+    """Bytes that were spilled and read back, in words; may be empty."""
+    shown = [way for way in ("spilled", "read-back") if way in moved]
+    return ", ".join(f"{format_bytes(moved[way].nbytes)} {way.replace('-', ' ')}" for way in shown)

@@ -9,38 +9,37 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from dask_efficiency.accounts.buckets import (
-    CAUSE_NAMES,
-    CAUSES,
     GOOD,
     HELD,
-    Breakdown,
     Bucket,
-    cause_name,
-    causes_of,
-    combine,
-    fit_causes,
 )
 from dask_efficiency.accounts.cluster.scheduler_loop import SchedulerLoop
 from dask_efficiency.accounts.cluster.timeline import Timeline
+from dask_efficiency.accounts.facts import Facts
 from dask_efficiency.accounts.gpu import GpuTotals
 from dask_efficiency.accounts.skew import Skew
 from dask_efficiency.accounts.slow_worker import SlowWorker
 from dask_efficiency.accounts.wire.snapshots import OTHER_CPU
 from dask_efficiency.report.turnover import Arrival, LostWorker
 from dask_efficiency.report.values import (
-    Amount,
     BucketLoss,
+    ClientRow,
     Culprit,
+    Failure,
     GilHolder,
+    GraphsSent,
     HeldResult,
+    LockLook,
     LongHold,
-    MeteredRow,
+    ProfiledOperator,
     ProfileRow,
     Repeat,
     Saved,
+    Unfinished,
     factors_of,
     losses_of,
 )
+from dask_efficiency.report.views import FactViews
 from dask_efficiency.runs.path.parts import PathSummary
 from dask_efficiency.runs.stragglers.long_tail import LongTask
 from dask_efficiency.runs.trace.run_trace import RunTrace
@@ -58,7 +57,7 @@ APART = 0.01
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class EfficiencyReport(Printed):
+class EfficiencyReport(FactViews, Printed):
     """Thread time of a cluster in a window, exact: workers' breakdowns add up to nthreads x elapsed nanoseconds.
 
     Parameters
@@ -69,15 +68,9 @@ class EfficiencyReport(Printed):
         Start of the window, seconds since the epoch by the client's clock; and its length.
     cluster_seconds
         Part of the window with work outstanding and at least one worker (T).
-    by_worker
-        Breakdown of each worker; holds every thread-second of the window.
-    by_prefix
-        Time held by tasks of each prefix; under ``lost-worker``, that of tasks on lost workers.
-    by_span
-        All time by span. A span ("outer") includes its inner ones ("outer/inner"), so top-level spans add up to
-        ``by_worker``. "(other work)" has other clients' spans and work from before the window; "(no span)" ``no-work``,
-        ``lost-worker``, ``unmeasured``, and tasks known from heartbeats only. Free slots are shared equally, at any
-        instant, by the spans of a level with work, a span's own tasks counting as one more. Empty in retrospect.
+    facts
+        All that was measured, as one table: the thread time by worker, span, prefix, bucket and cause, and what has a
+        label beside it. The views of it are properties.
     phases
         Seconds in each of :data:`~dask_efficiency.report.values.PHASES`, without overlap.
     tasks
@@ -85,8 +78,6 @@ class EfficiencyReport(Printed):
         before they reported them.
     nthreads
         Threads of each worker.
-    outside, details
-        Seconds by activity outside the thread slots, and within buckets in more detail; in no sum.
     not_measured
         Worker name to the reason why (part of) its time is ``unmeasured``.
     repeats
@@ -110,41 +101,35 @@ class EfficiencyReport(Printed):
         GPU time of each worker that asked for one, or the reason why it could not be watched.
     no_workers_seconds
         Part of the window with work outstanding and without any worker.
-    cores
-        Mean number of processors that the workers may use over ``cluster_seconds``. None if unknown.
-    others_share
-        Share of their time used by processes other than workers and scheduler, 0 to 1. None if unknown.
+    cores, others_share
+        Mean number of processors that the workers may use over ``cluster_seconds``; and the share of their time used by
+        processes other than workers and scheduler, 0 to 1. None if unknown.
     worker_saturation
         The scheduler's ``distributed.scheduler.worker-saturation``; None if unknown.
-    held_results
-        Results that only clients held while workers were short of memory, the largest first.
-    arrivals
-        Workers that joined during the window.
-    long_tail
-        Tasks of the recorded run that took far longer than others of their prefix, the longest first.
+    graphs, rounds
+        Number of graphs that the client sent; and of those that it sent with none of its results outstanding.
+    client, sent_by
+        Sampled activities of the client by stack, the longest first; and graphs by the line that sent them
+        (``"etl.py:42"``). Empty if the client was not sampled.
+    held_results, arrivals
+        Results that only clients held while workers were short of memory, the largest first; and workers that joined.
     skew
         Spread of times and result sizes of each prefix's successful tasks; prefixes beyond
         :data:`~dask_efficiency.accounts.skew.MAX_PREFIXES` are together under
         :data:`~dask_efficiency.accounts.rows.OTHER`. Empty in retrospect.
-    path
-        Summary of the recorded run's critical path; None without ``trace=True``.
+    path, long_tail, operators
+        Of a recorded run: its critical path; tasks that took far longer than others of their prefix, the longest first;
+        and operators of tasks under ``torch.profiler``. None or empty without ``trace=True``.
     attendance
         Counts as of :func:`~dask_efficiency.accounts.cluster.presence.attendance`; empty if not counted.
     lost_workers
         Workers lost in the window, or whose results were recomputed in it. Their ``ns`` add up to ``lost-worker`` if
         all were metered, their ``recomputed_ns`` to ``recomputed``. Empty in retrospect.
-    causes_by_worker, causes_by_prefix, causes_by_span
-        Nanoseconds of the buckets of :data:`~dask_efficiency.accounts.buckets.CAUSES` by cause, with names of
-        :func:`~dask_efficiency.accounts.buckets.cause_name`; they add up to the bucket in ``by_worker``, ``by_prefix``
-        or ``by_span``. By prefix only ``thread-noncpu``, by span also ``idle``.
-    profile, gil_holders
-        Sampled lines on which tasks computed and waited, and holders of the GIL while tasks waited for it.
+    profile, gil_holders, lock_looks
+        Sampled lines on which tasks computed and waited, holders of the GIL while tasks waited for it, and likewise of
+        locks.
     gil_holds, loop_blocks
         Longest times for which one thread kept others from the GIL, or blocked an event loop.
-    moved
-        Bytes and counts of results and shuffles' messages, by :data:`~dask_efficiency.accounts.metered.WAYS`.
-    metered
-        Counts of Dask's ``context_meter`` by label, beyond seconds that are in buckets. Empty in retrospect.
     scheduler_loop
         Time of the scheduler's event loop by handler and plugin; None if not measured.
     waited_for
@@ -153,6 +138,10 @@ class EfficiencyReport(Printed):
         Worker name to the reason why its threads were not sampled.
     savings
         Savings by replay (:func:`~dask_efficiency.simulation.saving.savings`), by kind of finding and for :data:`ALL`.
+    failures, unfinished
+        Tasks that failed for good; and those that the block left outstanding or, in retrospect, paused workers hold up.
+    ended_by
+        Exception that ended the block, ``"ValueError: no such file"``; empty if none did.
     trace
         Record of the window, task by task, with ``trace=True``. Saved in a file of its own, not with the report.
     """
@@ -163,14 +152,10 @@ class EfficiencyReport(Printed):
     started: float
     window_seconds: float
     cluster_seconds: float
-    by_worker: Mapping[str, Breakdown]
-    by_prefix: Mapping[str, Breakdown] = field(default_factory=dict)
-    by_span: Mapping[str, Breakdown] = field(default_factory=dict)
+    facts: Facts
     phases: Mapping[str, float] = field(default_factory=dict)
     tasks: Mapping[str, int] = field(default_factory=dict)
     nthreads: Mapping[str, int] = field(default_factory=dict)
-    outside: Mapping[str, float] = field(default_factory=dict)
-    details: Mapping[str, float] = field(default_factory=dict)
     not_measured: Mapping[str, str] = field(default_factory=dict)
     repeats: Mapping[str, Repeat] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
@@ -185,64 +170,31 @@ class EfficiencyReport(Printed):
     cores: float | None = None
     others_share: float | None = None
     worker_saturation: float | None = None
+    graphs: int = 0
+    rounds: int = 0
+    client: tuple[ClientRow, ...] = ()
+    sent_by: Mapping[str, GraphsSent] = field(default_factory=dict)
     held_results: tuple[HeldResult, ...] = ()
     path: PathSummary | None = None
     arrivals: tuple[Arrival, ...] = ()
     long_tail: tuple[LongTask, ...] = ()
+    operators: tuple[ProfiledOperator, ...] = ()
     skew: Mapping[str, Skew] = field(default_factory=dict)
     attendance: Mapping[str, int] = field(default_factory=dict)
     lost_workers: tuple[LostWorker, ...] = ()
-    causes_by_worker: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
-    causes_by_prefix: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
-    causes_by_span: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     profile: tuple[ProfileRow, ...] = ()
     gil_holders: tuple[GilHolder, ...] = ()
+    lock_looks: tuple[LockLook, ...] = ()
     gil_holds: tuple[LongHold, ...] = ()
     loop_blocks: tuple[LongHold, ...] = ()
-    moved: Mapping[str, Amount] = field(default_factory=dict)
-    metered: tuple[MeteredRow, ...] = ()
     scheduler_loop: SchedulerLoop | None = None
     waited_for: Mapping[str, int] = field(default_factory=dict)
     not_sampled: Mapping[str, str] = field(default_factory=dict)
     savings: Mapping[str, Saved] = field(default_factory=dict)
+    failures: tuple[Failure, ...] = ()
+    unfinished: tuple[Unfinished, ...] = ()
+    ended_by: str = ""
     trace: RunTrace | None = field(default=None, compare=False)
-
-    @property
-    def breakdown(self) -> Breakdown:
-        """Thread time of the whole cluster by bucket."""
-        return combine(self.by_worker.values())
-
-    @property
-    def causes(self) -> dict[str, float]:
-        """Thread-seconds of the cluster by cause; names of :func:`~dask_efficiency.accounts.buckets.cause_name`."""
-        whole = {name: sum(row.get(name, 0) for row in self.causes_by_worker.values()) for name in CAUSE_NAMES}
-        return {name: ns / 1e9 for name, ns in whole.items() if ns}
-
-    def causes_ns(self, bucket: Bucket) -> dict[str, int]:
-        """Nanoseconds of one bucket by bare cause, the largest first; they add up to it, or are empty.
-
-        Time of workers that were not sampled is ``unknown``.
-        """
-        rows = self.causes_by_worker.values()
-        seen = {cause: sum(row.get(cause_name(bucket, cause), 0) for row in rows) for cause in CAUSES.get(bucket, ())}
-        if not any(seen.values()):
-            return {}
-        found = causes_of(fit_causes(seen, bucket, self.breakdown.ns(bucket)), bucket)
-        return dict(sorted(found.items(), key=lambda item: -item[1]))
-
-    def causes_of(self, bucket: Bucket) -> dict[str, float]:
-        """Thread-seconds of one bucket by bare cause, the largest first; they add up to it, or are empty."""
-        return {cause: ns / 1e9 for cause, ns in self.causes_ns(bucket).items()}
-
-    @property
-    def waiting(self) -> dict[str, float]:
-        """Thread-seconds of ``thread-noncpu`` by cause, the largest first; empty without samples."""
-        return self.causes_of(Bucket.THREAD_NONCPU)
-
-    @property
-    def idle_causes(self) -> dict[str, float]:
-        """Thread-seconds of ``idle`` by cause, the largest first; empty if unknown."""
-        return self.causes_of(Bucket.IDLE)
 
     @property
     def thread_seconds(self) -> float:
@@ -421,12 +373,16 @@ class EfficiencyReport(Printed):
         found: dict[str, Any] = late("dask_efficiency.report.files:to_dict")(self)
         return found
 
-    def to_frame(self, by: str = "worker") -> pd.DataFrame:
-        """Thread-seconds as a table.
+    def to_frame(self, by: str | None = None) -> pd.DataFrame:
+        """All that was measured as a table, or thread-seconds by something.
 
         Parameters
         ----------
         by
+            By default, each row of :attr:`facts`: columns ``worker``, ``span``, ``prefix``, ``bucket``, ``cause``,
+            ``label`` and ``unit``, empty where it is not known, and ``value``: nanoseconds of thread time, or units.
+            What is known by one of them only, such as the span of free time but not the worker, is there as two rows,
+            one that adds it and one that takes it from where nothing is known: sums by one column are exact. With
             ``"worker"``, ``"prefix"`` or ``"span"``: one column per bucket, and ``total``; a span includes its inner
             spans. ``"bucket"``: columns ``thread_seconds`` and ``share`` (of all thread time, [0, 1]). ``"cause"``:
             columns ``bucket``, ``cause`` (empty if a bucket has none), ``thread_seconds``, ``share`` and
@@ -436,7 +392,8 @@ class EfficiencyReport(Printed):
             ``"finding"``: a row per finding. ``"metered"``: the rows of ``metered``. ``"lost-worker"``: a row per lost
             worker, with columns ``reason``, ``in_order``, ``lost_seconds``, ``running_seconds`` (of its running tasks),
             ``recomputed_seconds`` and ``recomputed_tasks``. ``"scheduler"``: a row for each costly handler, callback
-            and hook of the scheduler's event loop; hooks are part of handlers.
+            and hook of the scheduler's event loop; hooks are part of handlers. ``"client"``: a row for each activity
+            and stack of the client; they add up to the window.
 
         Raises
         ------

@@ -3,14 +3,17 @@
 IPython runs a cell that begins with ``%%efficiency`` as any other: its first line becomes a call that opens the report,
 and the report is closed and displayed when IPython signals the end of the cell. So top-level ``await``, tracebacks,
 ``Out`` and ``_``, a semicolon at the end, and ``%%capture`` around it work as usual. Running the lines from within a
-magic would change each of these.
+magic would change each of these. If the cell fails, its report is closed before IPython renders the traceback: that may
+take seconds, which are not the cell's.
 """
 
 from __future__ import annotations
 
 import ast
+import math
+import sys
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -34,9 +37,9 @@ NO_CLIENT = (
 )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Measured:
-    """Open report of a cell or of an expression, its name and its source."""
+    """Report of a cell or of an expression, its name and its source."""
 
     report: efficiency_report
     #: Variable to keep the report in; may be empty.
@@ -45,6 +48,13 @@ class Measured:
     code: str
     #: IPython's record of the cell's execution; None for an expression.
     execution: Any = None
+    closed: bool = False
+
+    def close(self, error: BaseException | None) -> None:
+        """Close the report, which has the error that ended the cell."""
+        if not self.closed:
+            self.closed = True
+            self.report.__exit__(None if error is None else type(error), error, None)
 
 
 def plain_cell(lines: list[str]) -> list[str]:
@@ -69,7 +79,8 @@ class EfficiencyMagics(Magics):
 
     def __init__(self, shell: Any) -> None:
         super().__init__(shell)
-        self._latest: Any = None
+        #: Executions of the running cells, the innermost last.
+        self._running: list[Any] = []
         self._open: list[Measured] = []
 
     @no_var_expand
@@ -80,7 +91,7 @@ class EfficiencyMagics(Magics):
 
         As a cell magic, it runs the cell, and shows the report below it, also if the cell fails or is interrupted::
 
-            %%efficiency [-o NAME] [--trace] [--only]
+            %%efficiency [-o NAME] [--trace] [--savings SECONDS] [--only]
             df.groupby("name").x.mean().compute()
 
         As a line magic, it has the value of the expression, which cannot await::
@@ -96,6 +107,8 @@ class EfficiencyMagics(Magics):
             Keep the report in this variable, for ``NAME.show()``, ``NAME.to_html("run.html")`` and so on.
         --trace
             Record each task and transfer as well, for the critical path and for how much each finding saves.
+        --savings SECONDS
+            Simulate cures for this long at most, with ``--trace``; 5 by default.
         --only
             Report only what this client runs, where others use the cluster, too.
         """
@@ -106,44 +119,79 @@ class EfficiencyMagics(Magics):
         if not expression:
             raise UsageError("%efficiency takes an expression, such as `%efficiency df.x.mean().compute()`")
         measured = self._begun(options, f"%efficiency {line}")
+        error: BaseException | None = None
         try:
             return self._value_of(expression, local_ns)
+        except BaseException as raised:
+            error = raised
+            raise
         finally:
-            self._end(measured)
+            if measured is not None:
+                self._end(measured, error)
 
     def begin(self, line: str) -> None:
         """Open the report of the running cell."""
         options, more = self._options(line)
         if more:
             raise UsageError(f"{NAME} takes no expression, but lines below it; got {more!r:.80}")
-        self._open.append(self._begun(options, getattr(self._latest, "raw_cell", ""), self._latest))
+        running = self._running[-1] if self._running else None
+        measured = self._begun(options, getattr(running, "raw_cell", ""), running)
+        if measured is not None:
+            self._open.append(measured)
 
     def cell_begins(self, execution: Any) -> None:
         """Note the start of a cell, possibly within another, as with ``%%capture``."""
-        self._latest = execution
+        self._running.append(execution)
+
+    def cell_fails(self, error: BaseException | None) -> None:
+        """Close the report of the running cell, whose traceback will be shown."""
+        if self._open and self._running and self._open[-1].execution is self._running[-1]:
+            self._open[-1].close(error)
 
     def cell_ends(self, result: Any) -> None:
-        """Close and show the report of a cell that has ended."""
+        """Close and show the report of a cell that has ended; no result if all were interrupted."""
+        error = KeyboardInterrupt() if result is None else result.error_in_exec
         while self._open and (result is None or self._open[-1].execution is result.info):
-            self._end(self._open.pop())
+            self._end(self._open.pop(), error)
+        if result is None:
+            self._running.clear()
+        elif self._running and self._running[-1] is result.info:
+            self._running.pop()
+
+    def showing(self, showtraceback: Callable[..., Any]) -> Callable[..., Any]:
+        """Replacement for the shell's method that shows the traceback of a cell that has failed."""
+
+        def shown(*given: Any, **options: Any) -> Any:
+            if options.get("running_compiled_code"):
+                self.cell_fails(sys.exc_info()[1])
+            return showtraceback(*given, **options)
+
+        return shown
 
     def _options(self, line: str) -> tuple[dict[str, str], str]:
-        given, rest = self.parse_options(line, "o:", "trace", "only", posix=False, strict=False, preserve_non_opts=True)
+        known = ("trace", "only", "savings=")
+        given, rest = self.parse_options(line, "o:", *known, posix=False, strict=False, preserve_non_opts=True)
         keep = given.get("o", "")
         if keep and not keep.isidentifier():
             raise UsageError(f"-o is {keep!r:.80}; expected the name of a variable, such as `-o report`")
+        if "savings" in given and "trace" not in given:
+            raise UsageError("--savings is for the simulation of a recorded run; expected --trace with it")
+        _seconds(given)
         return given, rest.strip()
 
-    def _begun(self, options: dict[str, str], code: str, execution: Any = None) -> Measured:
+    def _begun(self, options: dict[str, str], code: str, execution: Any = None) -> Measured | None:
+        """Open a report; None, with a line that says why, if there can be none: the cell runs all the same."""
         try:
             client = get_client()
         except ValueError:
             raise UsageError(NO_CLIENT) from None
-        report = efficiency_report(client=client, trace="trace" in options, only="only" in options)
+        traced, only = "trace" in options, "only" in options
+        report = efficiency_report(client=client, trace=traced, savings=_seconds(options), only=only)
         try:
             report.__enter__()
         except RuntimeError as error:  # an asynchronous client, or a scheduler without the package
-            raise UsageError(str(error)) from None
+            sys.stderr.write(f"{NAME} runs this without a report: {error}\n")
+            return None
         name = f"cell {self.shell.displayhook.prompt_count}"
         return Measured(report, options.get("o", ""), name, code, execution)
 
@@ -162,8 +210,8 @@ class EfficiencyMagics(Magics):
                 value = None
         return None if expression.endswith(";") else value
 
-    def _end(self, measured: Measured) -> None:
-        measured.report.__exit__(None, None, None)
+    def _end(self, measured: Measured, error: BaseException | None) -> None:
+        measured.close(error)
         try:
             report = measured.report.report
         except RuntimeError:  # there is no report, after a warning
@@ -179,6 +227,18 @@ class EfficiencyMagics(Magics):
             warnings.warn(f"the report {measured.name!r} cannot be shown: {failure!r}", RuntimeWarning, stacklevel=2)
 
 
+def _seconds(options: Mapping[str, str]) -> float | None:
+    if (given := options.get("savings")) is None:
+        return None
+    try:
+        seconds = float(given)
+    except ValueError:
+        seconds = math.nan
+    if not 0 <= seconds < math.inf:
+        raise UsageError(f"--savings is {given!r:.80}; expected seconds, 0 or more, such as `--savings 60`")
+    return seconds
+
+
 def _more(kept: str) -> str:
     if not kept:
         return f"More: `{NAME} -o report` keeps the report, and report.show() then prints all of it."
@@ -192,6 +252,7 @@ def load_ipython_extension(ipython: Any) -> None:
     ipython.input_transformers_cleanup.append(plain_cell)
     ipython.events.register("pre_run_cell", magics.cell_begins)
     ipython.events.register("post_run_cell", magics.cell_ends)
+    ipython.showtraceback = magics.showing(ipython.showtraceback)
 
 
 def unload_ipython_extension(ipython: Any) -> None:
@@ -203,3 +264,4 @@ def unload_ipython_extension(ipython: Any) -> None:
     ipython.input_transformers_cleanup.remove(plain_cell)
     ipython.events.unregister("pre_run_cell", magics.cell_begins)
     ipython.events.unregister("post_run_cell", magics.cell_ends)
+    del ipython.showtraceback

@@ -4,20 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
 from itertools import starmap
 from typing import Any
 
 from distributed import Client
-from distributed.protocol import loads
 
-from dask_efficiency.accounts.buckets import CAUSES, Breakdown, Bucket, cause_name, causes_of, fit_known_causes
+from dask_efficiency.accounts.buckets import Bucket, cause_name
 from dask_efficiency.accounts.cluster.scheduler_loop import LoopBlock, LoopPart, SchedulerLoop
 from dask_efficiency.accounts.cluster.timeline import Timeline
-from dask_efficiency.accounts.lines import Frame, Stack
-from dask_efficiency.accounts.metered import BYTES, COUNT, SECONDS, WAYS
+from dask_efficiency.accounts.facts import decode_facts
+from dask_efficiency.accounts.lines import Frame, Stack, place_of
 from dask_efficiency.accounts.rows import cap
 from dask_efficiency.accounts.skew import Skew
 from dask_efficiency.accounts.slow_worker import SlowWorker
@@ -25,10 +24,21 @@ from dask_efficiency.accounts.wire.gpu import decode_gpu
 from dask_efficiency.plugin import names
 from dask_efficiency.plugin.client import Caller, ask, sync
 from dask_efficiency.plugin.guard import Decoration, decorate
+from dask_efficiency.plugin.plain import decode
 from dask_efficiency.report.model import EfficiencyReport
 from dask_efficiency.report.source_files import in_the_script
 from dask_efficiency.report.turnover import LostWorker
-from dask_efficiency.report.values import Amount, GilHolder, HeldResult, LongHold, MeteredRow, ProfileRow, Repeat
+from dask_efficiency.report.values import (
+    Failure,
+    GilHolder,
+    HeldResult,
+    LockLook,
+    LongHold,
+    ProfileRow,
+    Repeat,
+    Unfinished,
+)
+from dask_efficiency.show.figures import format_number
 from dask_efficiency.straggler.breakdowns import explained, with_lines
 
 _FOR_PARALLELISM = cause_name(Bucket.IDLE, "parallelism")
@@ -36,7 +46,7 @@ _FOR_PARALLELISM = cause_name(Bucket.IDLE, "parallelism")
 
 def unpacked(reply: Mapping[str, Any]) -> dict[str, Any]:
     """Unpacked reply."""
-    return {**loads(reply["packed"]), **{name: part for name, part in reply.items() if name != "packed"}}
+    return {**decode(reply["packed"]), **{name: part for name, part in reply.items() if name != "packed"}}
 
 
 def life_report(payload: Mapping[str, Any], name: str = "cluster life") -> EfficiencyReport:
@@ -48,8 +58,8 @@ def report_of(
     payload: Mapping[str, Any], *, name: str, started: float, notes: tuple[str, ...] = ()
 ) -> EfficiencyReport:
     """Report from a scheduler's reply."""
-    by_worker, causes = _breakdowns(payload["workers"]), _cause_fields(payload)
-    causes_by_worker = causes["causes_by_worker"]
+    facts = decode_facts(payload["facts"])
+    by_worker, causes_by_worker = facts.by_worker, facts.causes_by_worker
 
     def slow() -> tuple[SlowWorker, ...]:
         return tuple(map(SlowWorker.from_dict, payload.get("stragglers", ())))
@@ -62,7 +72,6 @@ def report_of(
         ("stragglers", "list of stragglers", lambda: explained(slow(), causes_by_worker, by_worker)),
         ("gpu", "account of GPUs", lambda: {n: decode_gpu(gpu) for n, gpu in payload.get("gpu", {}).items()}),
         ("skew", "comparison of tasks", lambda: {n: Skew(**row) for n, row in payload.get("skew", {}).items()}),
-        ("metered", "table of what was metered", lambda: _metered(payload.get("metered", ()))),
         *_profiles(payload.get("profiles", {})),
     ]
     found, missing = decorate(starmap(Decoration, parts))
@@ -78,47 +87,18 @@ def report_of(
         cluster_seconds=max(0, payload["outstanding"] - payload["no_workers"]) / 1e9,
         no_workers_seconds=payload["no_workers"] / 1e9,
         held_results=tuple(HeldResult(*row) for row in payload.get("held_results", ())),
-        by_worker=by_worker,
-        by_prefix=_breakdowns(payload.get("prefixes", {})),
-        by_span=_breakdowns(payload.get("spans", {})),
+        facts=facts,
         nthreads=dict(payload["nthreads"]),
-        outside=_seconds(payload.get("outside", {})),
-        details=_seconds(payload.get("details", {})),
-        moved=_amounts(payload.get("amounts", {})),
+        failures=tuple(starmap(_failure, payload.get("failures", ()))),
+        unfinished=tuple(Unfinished(**row) for row in payload.get("unfinished", ())),
         repeats={prefix: Repeat(*counts) for prefix, counts in payload.get("repeats", {}).items()},
         notes=tuple(dict.fromkeys((*notes, *payload.get("notes", ()), *missing))),
         price_per_worker_hour=payload["price"],
         lost_workers=tuple(LostWorker(**row) for row in payload.get("lost_workers", ())),
+        waited_for=_waited_for(payload.get("waited_for", {}), causes_by_worker),
         **same,
-        **causes,
         **found,
     )
-
-
-def _cause_fields(payload: Mapping[str, Any]) -> dict[str, Any]:
-    rows = payload.get("worker_causes", {})
-    known = {bucket for bucket in CAUSES if any(causes_of(row, bucket) for row in rows.values())}
-    by_worker = _causes(rows, payload["workers"], known)
-    by_prefix = payload.get("prefix_causes", {}), payload.get("prefixes", {})
-    by_span = payload.get("span_causes", {}), payload.get("spans", {})
-    return {
-        "causes_by_worker": by_worker,
-        "causes_by_prefix": _causes(*by_prefix, known & {Bucket.THREAD_NONCPU}),
-        "causes_by_span": _causes(*by_span, known & {Bucket.THREAD_NONCPU, Bucket.IDLE}),
-        "waited_for": _waited_for(payload.get("waited_for", {}), by_worker),
-    }
-
-
-def _breakdowns(rows: Mapping[str, Mapping[str, int]]) -> dict[str, Breakdown]:
-    return {name: Breakdown(row) for name, row in rows.items()}
-
-
-def _causes(
-    given: Mapping[str, Mapping[str, int]], rows: Mapping[str, Mapping[str, int]], known: Collection[Bucket]
-) -> dict[str, dict[str, int]]:
-    """Causes of each row that has any; they add up to its bucket."""
-    found = {name: fit_known_causes(given.get(name, {}), row, known) for name, row in rows.items()}
-    return {name: causes for name, causes in found.items() if causes}
 
 
 def _waited_for(seen: Mapping[str, int], causes_by_worker: Mapping[str, Mapping[str, int]]) -> dict[str, int]:
@@ -144,28 +124,25 @@ def _profiles(payload: Mapping[str, Any]) -> list[tuple[str, str, Callable[[], A
         rows = payload.get("gil_holders", ())
         return tuple(GilHolder(prefix, holder, stacks()[at], ns) for prefix, holder, at, ns in rows)
 
+    def looks() -> tuple[LockLook, ...]:
+        rows = payload.get("lock_looks", ())
+        return tuple(LockLook(prefix, holder, stacks()[at], n) for prefix, holder, at, n in rows)
+
     def holds(name: str) -> tuple[LongHold, ...]:
         rows = payload.get(name, ())
-        return tuple(LongHold(worker, holder, stacks()[at], ns / 1e9) for worker, ns, holder, at in rows)
+        return tuple(LongHold(worker, holder, stacks()[at], ns / 1e9, doing) for worker, ns, holder, at, doing in rows)
 
     return [
         ("profile", "profile", profile),
         ("gil_holders", "list of who had the GIL", holders),
+        ("lock_looks", "list of who held locks", looks),
         ("gil_holds", "list of long holds of the GIL", lambda: holds("gil_holds")),
         ("loop_blocks", "list of blocked event loops", lambda: holds("loop_blocks")),
     ]
 
 
-def _amounts(payload: Mapping[str, int]) -> dict[str, Amount]:
-    found = {way: Amount(*(payload.get(f"{way}/{unit}", 0) for unit in (BYTES, COUNT))) for way in WAYS}
-    return {way: amount for way, amount in found.items() if amount.count}
-
-
-def _metered(rows: Iterable[Sequence[Any]]) -> tuple[MeteredRow, ...]:
-    return tuple(
-        MeteredRow(worker, context, span, prefix, label, unit, value / 1e9 if unit == SECONDS else float(value))
-        for worker, context, span, prefix, label, unit, value in rows
-    )
+def _failure(prefix: str, error: str, frame: Sequence[Any], tasks: int) -> Failure:
+    return Failure(prefix, error, place_of(in_the_script(Frame(*frame))), tasks)
 
 
 def _timeline(payload: Mapping[str, Any] | None) -> Timeline | None:
@@ -185,14 +162,10 @@ def _loop(payload: Mapping[str, Any] | None) -> SchedulerLoop | None:
         return replace(found, file=in_the_script(found.stack[0]).file)
 
     def block(row: Mapping[str, Any]) -> LoopBlock:
-        return LoopBlock(row["seconds"], tuple(in_the_script(Frame(*frame)) for frame in row["stack"]))
+        return LoopBlock(**{**row, "stack": tuple(in_the_script(Frame(*frame)) for frame in row["stack"])})
 
     read = {"handlers": part, "hooks": part, "blocks": block}
     return SchedulerLoop(**{**payload, **{name: tuple(map(make, payload[name])) for name, make in read.items()}})
-
-
-def _seconds(rows: Mapping[str, int]) -> dict[str, float]:
-    return {name: ns / 1e9 for name, ns in rows.items()}
 
 
 def snapshot(client: Client | None = None) -> Any:
@@ -225,7 +198,7 @@ async def ask_history(caller: Caller, last: float | None) -> EfficiencyReport:
     """Report in retrospect."""
     payload = await ask_report(caller, names.HISTORY, last=last)
     seconds = payload["window"] / 1e9
-    name = "all history" if last is None else f"last {seconds:.3g} s"
+    name = "all history" if last is None else f"last {format_number(seconds)} s"
     return report_of(payload, name=name, started=time.time() - seconds)
 
 

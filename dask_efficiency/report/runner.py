@@ -1,8 +1,8 @@
 """Runner: runs a script as `python` does, and reports on every cluster that its clients reach.
 
-``dask-efficiency run`` replaces its own process by ``python -m dask_efficiency.report``, which is this module. So the
-script has a fresh interpreter, and its exit code, signals, standard streams and process id are its own. It runs as
-``__main__`` in the module that ``pickle`` and ``multiprocessing`` look for.
+``dask-efficiency run`` replaces its own process by one that calls :func:`main`. So the script has a fresh interpreter,
+and its exit code, signals, standard streams and process id are its own. It runs as ``__main__`` in the module that
+``pickle`` and ``multiprocessing`` look for.
 
 Nothing of Dask is imported first. Once the script imports ``distributed``, ``Client._start`` and ``._close`` are
 replaced in this process alone: Dask's own ``distributed.client.preload`` would travel with its configuration to workers
@@ -17,14 +17,22 @@ import importlib.abc
 import importlib.machinery
 import importlib.util
 import io
+import itertools
 import json
 import os
 import sys
+import threading
 import time
 from collections.abc import Callable, Coroutine
+from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from types import CodeType, ModuleType, TracebackType
 from typing import TYPE_CHECKING, Any
+
+from dask_efficiency.accounts.cluster.failures import error_text
+from dask_efficiency.files import processes
+from dask_efficiency.report.termination import before_termination
 
 if TYPE_CHECKING:
     from distributed import Client
@@ -33,12 +41,19 @@ if TYPE_CHECKING:
     from dask_efficiency.report.model import EfficiencyReport
     from dask_efficiency.runs.trace.run_trace import RunTrace
 
-#: Seconds that a scheduler has to answer at the end of a script. A guess.
-LAST_ANSWER = 60
+#: Seconds that a scheduler has to answer at the end of a script, and of one that a signal ends: less than that waits
+#: (:data:`~dask_efficiency.report.termination.PATIENCE`). Guesses.
+LAST_ANSWER, HASTY_ANSWER = 60.0, 6.0
 #: Dask's name of clients with which tasks submit tasks; their cluster is reported already.
 OF_A_TASK = "Client-worker-"
 
 HINT = "`dask-efficiency run --local` gives it a LocalCluster"
+#: Hint at the end of the first screen, and where the report could not be kept.
+MORE = (
+    "More: `dask-efficiency report` shows this report again, with --all all of it, with --html FILE as a page; "
+    "`dask-efficiency explain sleep` says what a cause means."
+)
+MORE_WITHOUT = "More: `dask-efficiency run --all` prints all of a report, and --json FILE or --html FILE saves it."
 #: Dask's name of worker processes.
 WORKER_PROCESS = "Dask Worker process (from Nanny)"
 
@@ -54,6 +69,8 @@ class ScriptRun:
     html: str | None = None
     json: str | None = None
     trace: str | None = None
+    #: Most seconds that cures are simulated for.
+    savings: float | None = None
     #: Folder in which each report gets a name of its own.
     save_to: str | None = None
 
@@ -65,20 +82,24 @@ class ScriptRun:
 
 def replace_process(run: ScriptRun, arguments: tuple[str, ...]) -> None:
     """Continue as the script in this process; if a process cannot be replaced, wait for it and exit with its code."""
-    command = [sys.executable, "-m", "dask_efficiency.report", json.dumps(asdict(run)), *arguments]
-    sys.stdout.flush()
-    sys.stderr.flush()
+    started = processes.command(__name__, json.dumps(asdict(run)), *arguments)
+    for stream in (sys.stdout, sys.stderr):
+        if stream is not None:  # as it is where a shell closed it
+            stream.flush()
     if os.name == "posix":
-        os.execv(sys.executable, command)
+        os.execv(sys.executable, started)
     import subprocess
 
-    sys.exit(subprocess.call(command))
+    sys.exit(subprocess.call(started))
 
 
 def main() -> None:
     """Run the script that the arguments name."""
     run = ScriptRun(**json.loads(sys.argv[1]))
     del sys.argv[:2]
+    # As `python` does; this process itself was started without.
+    if not os.environ.get("PYTHONSAFEPATH"):
+        sys.path.insert(0, os.getcwd() if run.is_module else os.path.dirname(os.path.realpath(run.script)))
     runner = Runner(run)
     try:
         if run.local:
@@ -87,9 +108,18 @@ def main() -> None:
             sys.meta_path.insert(0, _AfterImport("distributed", runner.watch))
         code, namespace = _prepared(run)
         exec(code, namespace)
+    except SystemExit as end:
+        runner.finish(failed=end.code not in (None, 0))
+        raise
     except BaseException as error:
-        sys.excepthook = _hiding_ours(sys.excepthook)
-        runner.finish(failed=not isinstance(error, SystemExit))
+        hook = _hiding_ours(getattr(sys, "excepthook", sys.__excepthook__))  # a script may delete it
+        try:
+            hook(type(error), error, error.__traceback__)
+        except BaseException:
+            sys.excepthook = hook  # Python calls it again as this ends, and says what is wrong with it
+        else:
+            sys.excepthook = lambda *shown: None  # it stands above the report
+        runner.finish(failed=True, error=error)
         raise
     runner.finish(failed=False)
 
@@ -109,8 +139,6 @@ def _prepared(run: ScriptRun) -> tuple[CodeType, dict[str, Any]]:
     else:
         sys.argv.insert(0, run.script)
         path = os.path.abspath(run.script)
-        if not sys.flags.safe_path:
-            sys.path[0] = os.path.dirname(os.path.realpath(run.script))
         module.__file__ = path
         module.__loader__ = importlib.machinery.SourceFileLoader("__main__", path)
         with io.open_code(path) as file:
@@ -136,7 +164,7 @@ def _hiding_ours(hook: Callable[..., Any]) -> Callable[..., None]:
     """Exception hook that starts the traceback in the script."""
 
     def shown(kind: type[BaseException], error: BaseException, traceback: TracebackType | None) -> None:
-        own = ("<frozen runpy>", __file__, os.path.join(os.path.dirname(__file__), "__main__.py"))
+        own = (__file__, processes.__file__)
         while traceback is not None and traceback.tb_frame.f_code.co_filename in own:
             traceback = traceback.tb_next
         hook(kind, error.with_traceback(traceback), traceback)
@@ -180,9 +208,13 @@ class Runner:
         self._clients: list[Client] = []
         #: Client and open report by the scheduler's address.
         self._open: dict[str, tuple[Client, efficiency_report]] = {}
+        #: Error that the script was handling when its last report was closed, as at the end of a block that failed.
+        self._closed_for: object = None
         self._ended: list[tuple[EfficiencyReport, RunTrace | None]] = []
         self._notes: list[str] = []
         self._finished = False
+        #: True once the report that is shown is there for `dask-efficiency report`.
+        self._is_kept = False
 
     # -- where clients come and go -----------------------------------------------------------------
 
@@ -213,6 +245,8 @@ class Runner:
         from distributed import Client
 
         from dask_efficiency.plugin.patches import CLIENT_CLOSES, CLIENT_STARTS, Replacements
+
+        before_termination(self._terminated)
 
         def starting(original: Callable[..., Any]) -> Callable[..., Any]:
             async def _start(client: Client, *args: Any, **kwargs: Any) -> Any:
@@ -256,7 +290,8 @@ class Runner:
         from dask_efficiency.report.efficiency_report import efficiency_report
 
         address = _address(client)
-        report = efficiency_report(client=client, name=self._run.name, trace=self._run.trace is not None)
+        traced = self._run.trace is not None
+        report = efficiency_report(client=client, name=self._run.name, trace=traced, savings=self._run.savings)
         self._open[address] = client, report
         try:
             await report.__aenter__()
@@ -285,6 +320,7 @@ class Runner:
         from dask_efficiency.report.efficiency_report import LEASED
 
         del self._open[address]
+        self._closed_for = _handled_error()
         try:
             await report.__aexit__(None, None, None)
             # Running by this command already implies that the script has no plugin.
@@ -295,62 +331,157 @@ class Runner:
 
     # -- when the script has ended -----------------------------------------------------------------
 
-    def finish(self, *, failed: bool) -> None:
-        """Close open reports, save them as requested, and print; a script that ``failed`` gets no hint."""
+    def _terminated(self, name: str, die: Callable[[], None]) -> None:
+        """Report on what was open when a signal came, then end; at once if the script is at its end already."""
+        if self._finished:
+            die()
+            return
+        opened = [client for client, _ in self._open.values()]
+        try:
+            loop = asyncio.get_running_loop()
+        except RuntimeError:
+            loop = None
+
+        def finish(_: object = None) -> None:
+            self.finish(failed=True, ended_by=name if opened else "", seconds=HASTY_ANSWER)
+            die()
+
+        if loop is None or loop not in map(_loop, opened):
+            finish()
+            return
+        # Reports are closed in the loop that this signal interrupts.
+        leaving = [self._harmlessly(self._leaving(client)) for client in opened]
+        self._last = asyncio.gather(*leaving)
+        self._last.add_done_callback(finish)
+
+    def finish(
+        self,
+        *,
+        failed: bool,
+        error: BaseException | None = None,
+        ended_by: str = "",
+        seconds: float = LAST_ANSWER,
+    ) -> None:
+        """Close open reports, save them as requested, and print.
+
+        A script that ``failed`` gets no hint. Its last report has the error, or the signal, that ended it, unless it
+        was closed before; then a note has the error.
+        """
         if os.getpid() != self._pid or self._finished:
             return
         self._finished = True
+        was_open = bool(self._open)
         made_none = not self._ended and not [client for client in self._clients if client is not self._local]
         for address, (client, _) in list(self._open.items()):
             loop = _loop(client)
             try:
                 if not loop.is_running():
                     raise RuntimeError("its client was still open when its event loop ended")
-                asyncio.run_coroutine_threadsafe(self._leaving(client), loop).result(LAST_ANSWER)
-            except Exception as error:
-                self._notes.append(f"there is no report of {address}: {str(error) or type(error).__name__}")
+                asyncio.run_coroutine_threadsafe(self._leaving(client), loop).result(seconds)
+            except Exception as problem:
+                self._notes.append(f"there is no report of {address}: {str(problem) or type(problem).__name__}")
         if made_none and not failed and self._local is None and not self._notes:
             self._notes.append(f"{self._run.name} made no Client, and nothing is metered without a cluster: {HINT}")
+        if self._ended and (error is not None or ended_by):
+            report, trace = self._ended[-1]
+            within = was_open or ended_by or error is self._closed_for or report.failures or report.unfinished
+            ended_by = ended_by or error_text(error)
+            if within:
+                self._ended[-1] = replace(report, ended_by=ended_by), trace
+            else:  # after its client had closed, and nothing in it failed
+                self._notes.append(f"the script ended by {ended_by}")
         self._save()
-        self._show()
+        self._tell()
 
     def _save(self) -> None:
         for number, (report, trace) in enumerate(self._ended, 1):
-            began = time.strftime("%Y%m%d-%H%M%S", time.localtime(report.started))
-            own = f"{os.path.splitext(self._run.name)[0]}-{began}.json"
-            kept = None if self._run.save_to is None else os.path.join(self._run.save_to, own)
             for path, write in (
                 (self._run.html, report.to_html),
                 (self._run.json, report.save),
-                (kept, report.save),
                 (self._run.trace, None if trace is None else trace.save),
             ):
                 if path is not None and write is not None:
                     stem, extension = os.path.splitext(path)
                     self._write(path if number == 1 else f"{stem}-{number}{extension}", write)
+            if self._run.save_to is not None:
+                self._keep(report, self._run.save_to)
+        from dask_efficiency.report.kept import keep
+
+        if (largest := self._largest()) is not None:
+            with suppress(Exception):  # such as a full disk, or a user without a home
+                keep(largest)
+                self._is_kept = True
+
+    def _largest(self) -> EfficiencyReport | None:
+        """Report with most thread time, which is shown."""
+        return max((report for report, _ in self._ended), key=lambda report: report.thread_seconds, default=None)
+
+    def _keep(self, report: EfficiencyReport, folder: str) -> None:
+        """Save a report under the script's name and the time, and a number if several scripts begin together."""
+        from dask_efficiency.report.files import save
+
+        began = time.strftime("%Y%m%d-%H%M%S", time.localtime(report.started))
+        stem = os.path.join(folder, f"{os.path.splitext(self._run.name)[0]}-{began}")
+        for number in itertools.count(1):
+            with suppress(FileExistsError):
+                path = f"{stem}.json" if number == 1 else f"{stem}-{number}.json"
+                self._write(path, partial(save, report, new=True))
+                return
 
     def _write(self, path: str, write: Callable[[str], Any]) -> None:
+        """Write a file, and note it; FileExistsError if it had to be a new one."""
         try:
             write(path)
             self._notes.append(f"wrote {path}")
+        except FileExistsError:
+            raise
         except Exception as error:
             self._notes.append(f"{path} was not written: {type(error).__name__}: {error}")
 
+    def _tell(self) -> None:
+        """Print what is left to say, unless the script closed its standard error, or nobody reads it any more."""
+        try:
+            sys.stderr.flush()
+        except Exception:
+            return
+        try:
+            self._show()
+            sys.stderr.flush()
+            return
+        except Exception as error:
+            problem = f"what there is to report was not shown: {type(error).__name__}: {error}"
+        try:
+            self._write_note(problem)
+            sys.stderr.flush()
+        except Exception:
+            # Python would try again at exit, and change the script's exit code.
+            sys.stderr = None
+
     def _show(self) -> None:
-        from dask_efficiency.show.figures import sentence
         from dask_efficiency.show.terminal import show
 
-        reports = [report for report, _ in self._ended]
-        largest = max(reports, key=lambda report: report.thread_seconds, default=None)
+        reports, largest = [report for report, _ in self._ended], self._largest()
         for number, report in enumerate(reports, 1):
             if report is not largest:
                 sys.stderr.write(f"report {number} of {len(reports)}: {report.document.headline}.\n")
         if largest is not None:
             if len(reports) > 1:
                 sys.stderr.write(f"report {reports.index(largest) + 1} of {len(reports)}:\n")
-            show(largest.document if self._run.everything else largest.first_screen, sys.stderr)
+            more = MORE if self._is_kept else MORE_WITHOUT
+            show(largest.document if self._run.everything else replace(largest.first_screen, last=(more,)), sys.stderr)
         for note in self._notes:
-            sys.stderr.write(f"dask-efficiency: {sentence(' '.join(note.split()))}\n")
+            self._write_note(note)
+
+    def _write_note(self, note: str) -> None:
+        from dask_efficiency.show.figures import harmless, sentence
+
+        sys.stderr.write(harmless(f"dask-efficiency: {sentence(' '.join(note.split()))}") + "\n")
+
+
+def _handled_error() -> object:
+    """Error that the main thread handles at this moment, such as one that leaves a block; None without any."""
+    handled = sys._current_exceptions().get(threading.main_thread().ident or 0)
+    return handled[1] if isinstance(handled, tuple) else handled  # Python 3.11 has its kind and traceback beside it
 
 
 def _address(client: Any) -> str:

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any, Self
 
 from distributed.core import Status
 
-from dask_efficiency.accounts.worker.log import MAX_PREFIX_LENGTH
+from dask_efficiency.accounts.intake import fitting
+from dask_efficiency.accounts.worker.log import prefix_of
 from dask_efficiency.plugin.parts import SchedulerPart
 from dask_efficiency.plugin.scheduler import replies
 from dask_efficiency.report.files import save
@@ -70,8 +71,8 @@ class HeldResults(SchedulerPart):
                 nbytes = max(0, ts.nbytes)
                 self._nbytes += nbytes
                 if ts.who_wants and not ts.waiters:
-                    client = next(iter(ts.who_wants)).client_key if len(ts.who_wants) == 1 else SEVERAL
-                    pair = ts.prefix.name[:MAX_PREFIX_LENGTH], client
+                    client = fitting(next(iter(ts.who_wants)).client_key) if len(ts.who_wants) == 1 else SEVERAL
+                    pair = prefix_of(ts.prefix.name), client
                     if pair in self._held or len(self._held) < MAX_PAIRS:
                         self._held[pair] += nbytes
 

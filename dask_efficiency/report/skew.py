@@ -61,6 +61,12 @@ def held_up(report: EfficiencyReport) -> dict[str, Skew]:
     return {prefix: one for prefix, one in long_tasks(report).items() if one.alone_seconds >= max(least, 1e-9)}
 
 
+def ran_alone(report: EfficiencyReport) -> Skew | None:
+    """Skew of the prefix whose longest task ran alone for most seconds, while threads were free; None if none did."""
+    found = max(report.skew.values(), key=lambda one: one.alone_seconds, default=None)
+    return found if found is not None and found.alone_seconds > 0 else None
+
+
 def recorded_tasks(report: EfficiencyReport) -> list[Finding]:
     """Findings of the long tail of a recorded run."""
     alone = {one.longest_key: one.alone_seconds for one in report.skew.values()}

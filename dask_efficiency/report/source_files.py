@@ -55,7 +55,7 @@ def in_the_script(frame: Frame) -> Frame:
     script = getattr(sys.modules.get("__main__"), "__file__", None)
     if isinstance(script, str) and _has(_functions(script), frame):
         return frame._replace(file=script)
-    outermost = frame.function.partition(".")[0]
+    outermost = frame.function.partition(".")[0].strip("<>")
     for name, source in typed_in():
         if outermost in source and _has(_functions_in(source), frame):
             return frame._replace(file=name)
@@ -63,9 +63,15 @@ def in_the_script(frame: Frame) -> Frame:
 
 
 def _has(functions: tuple[tuple[str, int, int], ...], frame: Frame) -> bool:
-    """Look for the line; a comprehension or lambda belongs to the function around it."""
+    """Look for the line; a comprehension or lambda belongs to the function around it.
+
+    Stacks have qualified names of functions, tracebacks bare ones.
+    """
     function = _UNNAMED.sub("", frame.function)
-    return any(name == function and first <= frame.line <= last for name, first, last in functions)
+    inner = f".{function}"
+    return any(
+        (name == function or name.endswith(inner)) and first <= frame.line <= last for name, first, last in functions
+    )
 
 
 @lru_cache(maxsize=4)
@@ -91,6 +97,9 @@ def _within(node: ast.AST, prefix: str) -> Iterator[tuple[str, int, int]]:
             name = prefix + inner.name
             yield name, inner.lineno, inner.end_lineno or inner.lineno
             yield from _within(inner, f"{name}.<locals>.")
+        elif isinstance(inner, ast.Lambda):
+            yield f"{prefix}<lambda>", inner.lineno, inner.end_lineno or inner.lineno
+            yield from _within(inner, f"{prefix}<lambda>.<locals>.")
         elif isinstance(inner, ast.ClassDef):
             yield from _within(inner, f"{prefix}{inner.name}.")
         else:

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import json
 import os
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 
-from dask_efficiency.accounts.buckets import CAUSES, HELD, Bucket, cause_name, causes_of, fit_causes
-from dask_efficiency.accounts.lines import Frame, place_of
+from dask_efficiency.accounts.buckets import CAUSES, GOOD, HELD, UNKNOWN, Bucket, cause_name, causes_of, fit_causes
+from dask_efficiency.accounts.lines import Frame, Stack, place_of
 from dask_efficiency.files.storage import writing
 from dask_efficiency.report.model import EfficiencyReport
 from dask_efficiency.report.values import ProfileRow
@@ -44,7 +43,8 @@ def exact_times(report: EfficiencyReport) -> dict[Key, int]:
     """Nanoseconds by bucket, cause and prefix of all time finalized while there was work.
 
     Rows of a bucket add up to it. The prefix is empty if unknown or if the time belongs to no task; for
-    ``idle/parallelism`` it is that of the tasks that all waited for.
+    ``idle/parallelism`` it is that of the tasks that all waited for. Where causes are known and prefixes are, but not
+    together, as in retrospect, the causes stand.
     """
     whole, causes = report.breakdown, _by_cause(report)
     found: Counter[Key] = Counter()
@@ -52,7 +52,7 @@ def exact_times(report: EfficiencyReport) -> dict[Key, int]:
         if bucket in (Bucket.NO_WORK, Bucket.RUNNING):
             continue
         by_cause: Counter[str] = Counter()
-        for prefix, row in report.by_prefix.items() if bucket in BY_PREFIX else ():
+        for prefix, row in report.by_prefix.items() if _known_by_prefix(report, bucket, causes) else ():
             own = _causes(report.causes_by_prefix.get(prefix, {}), bucket, row.ns(bucket))
             by_cause.update(own)
             found.update({(str(bucket), cause, prefix): ns for cause, ns in own.items()})
@@ -63,6 +63,14 @@ def exact_times(report: EfficiencyReport) -> dict[Key, int]:
             waited_for = report.waited_for if cause == "parallelism" else {}
             found.update({(str(bucket), cause, prefix): part for prefix, part in _shared(ns, waited_for).items()})
     return dict(found)
+
+
+def _known_by_prefix(report: EfficiencyReport, bucket: Bucket, causes: Mapping[str, int]) -> bool:
+    """Check if a bucket is known by prefix, and its causes by prefix if they are known at all."""
+    if bucket not in BY_PREFIX or bucket not in CAUSES:
+        return bucket in BY_PREFIX
+    known = [name for cause in CAUSES[bucket] if cause != UNKNOWN and causes.get(name := cause_name(bucket, cause))]
+    return not known or any(row.get(name) for row in report.causes_by_prefix.values() for name in known)
 
 
 def _by_cause(report: EfficiencyReport) -> Counter[str]:
@@ -91,14 +99,15 @@ def exact_stacks(report: EfficiencyReport) -> tuple[ProfileRow, ...]:
 
     Rows of a bucket, cause and prefix add up to :func:`exact_times`.
     """
-    sampled: dict[Key, list[ProfileRow]] = {}
+    sampled: defaultdict[Key, Counter[Stack]] = defaultdict(Counter)
     for row in report.profile:
-        sampled.setdefault((row.bucket, row.cause, row.prefix), []).append(row)
+        if row.ns > 0:  # ways of computing are no causes
+            sampled[row.bucket, "" if row.bucket in GOOD else row.cause, row.prefix][row.stack] += row.ns
     found: list[ProfileRow] = []
     for key, ns in exact_times(report).items():
-        rows = [row for row in sampled.get(key, ()) if row.ns > 0] or [ProfileRow(*key, stack=(), ns=1)]
-        parts = apportion([row.ns for row in rows], ns)
-        found += (replace(row, ns=part) for row, part in zip(rows, parts, strict=True) if part)
+        rows = sampled.get(key) or {(): 1}
+        parts = apportion([*rows.values()], ns)
+        found += (ProfileRow(*key, stack, part) for stack, part in zip(rows, parts, strict=True) if part)
     return tuple(found)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from dask_efficiency.accounts.buckets import GOOD, Breakdown, Bucket
@@ -61,7 +61,84 @@ def factors_of(whole: Breakdown) -> dict[str, float]:
 
 
 #: Client phases of a compute(), in the order in which they happen.
-PHASES = ("optimize", "upload", "schedule", "run", "gather")
+PHASES = ("optimize", "upload", "schedule", "run", "seceded", "gather", "calls")
+
+
+#: Activities of a client as its samples tell them, in words: of the user's own code, and of Dask.
+OWN_ACTIVITIES = {
+    "compute": "computing",
+    "sleep": "sleeping",
+    "file": "waiting for files",
+    "network": "waiting for the network",
+    "child-process": "waiting for child processes",
+    "lock": "waiting for another thread",
+    "await": "awaiting something",
+    "import": "importing modules",
+    "unknown": "waiting",
+    "own": "",
+}
+DASK_ACTIVITIES = {
+    "build": "building graphs",
+    "optimize": "optimizing graphs",
+    "hash": "hashing data",
+    "pickle": "pickling",
+    "unpickle": "unpickling results",
+    "receive": "receiving results",
+    "send": "sending data",
+    "call": "waiting for answers",
+    "wait": "waiting for tasks",
+    "local": "running tasks by itself",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class ClientRow:
+    """Sampled time of the client in one activity, at one stack."""
+
+    #: A key of :data:`OWN_ACTIVITIES` or :data:`DASK_ACTIVITIES`.
+    activity: str
+    #: Down to the function that tells the activity, and some inside of it without their lines; empty if not kept.
+    stack: Stack
+    #: Nanoseconds; all rows add up to the window.
+    ns: int
+    #: Part of them without work on the cluster.
+    idle_ns: int
+    #: Part of them in which the client's thread kept the GIL from all others for long.
+    held_ns: int
+
+
+@dataclass(frozen=True, slots=True)
+class GraphsSent:
+    """Graphs that one line of the client's sent."""
+
+    graphs: int
+    #: Those before which none of the client's results was outstanding.
+    rounds: int
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """Tasks of one prefix that failed for good in one way; tasks that waited for them are not counted."""
+
+    prefix: str
+    #: ``"ZeroDivisionError('division by zero')"``.
+    error: str
+    #: ``"etl.py:88"``: innermost line of the user's own code in the traceback; may be empty.
+    line: str
+    tasks: int
+
+
+@dataclass(frozen=True, slots=True)
+class Unfinished:
+    """Tasks of one prefix that were outstanding at the end of the window."""
+
+    prefix: str
+    tasks: int
+    #: Number of them that each worker ran by its last heartbeat, and that each paused worker had and did not run.
+    running: Mapping[str, int]
+    held_up: Mapping[str, int]
+    #: Seconds for which the longest had run by then.
+    seconds: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +163,20 @@ class HeldResult:
     nbytes: float
     #: Share of the bytes of all results counted on these workers, in [0, 1].
     share: float
+
+
+@dataclass(frozen=True, slots=True)
+class ProfiledOperator:
+    """Time of one operator or kernel in tasks that ran under ``torch.profiler``."""
+
+    prefix: str
+    #: Empty for time in no operator.
+    name: str
+    #: Kind of the time, as on a critical path: ``"compute-cpu"``, ``"gpu-compute"``; empty for several together.
+    kind: str
+    seconds: float
+    #: Number of profiled runs of the prefix in which the time is.
+    runs: int
 
 
 #: Key of :attr:`EfficiencyReport.savings` for all cures together.
@@ -120,7 +211,8 @@ class Culprit:
     #: Function that the line called, or its own function if it called none.
     function: str
     seconds: float
-    #: Main holder of the GIL for ``gil``: ```f` in etl.py:12 (prefix clean)``. Empty if unknown.
+    #: Main holder of the GIL for ``gil``, and of the lock for ``lock``: ```f` in etl.py:12 (prefix clean)``. Empty if
+    #: unknown.
     held_by: str
     #: The user's line that sent the graph, if the line is a library's.
     computed_by: str = ""
@@ -132,7 +224,8 @@ class ProfileRow:
 
     #: ``thread-cpu``, ``library-threads`` or ``thread-noncpu``.
     bucket: str
-    #: One of :data:`~dask_efficiency.accounts.buckets.CAUSES`; empty for a bucket without causes.
+    #: One of :data:`~dask_efficiency.accounts.buckets.CAUSES`; of ``thread-cpu``, the way of computing: ``python``,
+    #: ``gil`` for C code that may hold the GIL, or empty for code that does not.
     cause: str
     prefix: str
     #: Stack of the task without Dask's own frames; empty if not kept.
@@ -158,6 +251,18 @@ class GilHolder:
 
 
 @dataclass(frozen=True, slots=True)
+class LockLook:
+    """Looks of samplers in which tasks of one prefix waited at locks, and in which one thread may have held it."""
+
+    prefix: str
+    #: Prefix of its task, or its name in parentheses; :data:`~dask_efficiency.accounts.lines.LOOKS` for all looks, and
+    #: :data:`~dask_efficiency.accounts.lines.WAITING` for the threads that waited, one for each look.
+    holder: str
+    stack: Stack
+    looks: int
+
+
+@dataclass(frozen=True, slots=True)
 class LongHold:
     """A period in which one thread kept others from the GIL, or blocked its event loop."""
 
@@ -166,6 +271,8 @@ class LongHold:
     holder: str
     stack: Stack
     seconds: float
+    #: Messages that the event loop was at work on, in words.
+    doing: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,7 +282,8 @@ class MeteredRow:
     #: Empty if there were too many rows to keep workers apart.
     worker: str
     #: ``execute``: in tasks; ``p2p``: in the background of shuffles; ``transfers``: results sent between workers;
-    #: ``memory``: peak of memory; or the place of other spilling: ``gather-dep``, ``get-data``, ``memory-monitor``.
+    #: ``memory``: peak of memory; ``messages``: what was serialized and deserialized; or the place of other spilling,
+    #: and of the parts of transfers: ``gather-dep``, ``get-data``, ``memory-monitor``.
     context: str
     span: str
     #: Prefix of the tasks; for received results, the sending worker.

@@ -3,21 +3,33 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
+import re
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 
+from dask_efficiency.accounts.lines import NOWHERE, Frame, Stack, blamed, is_servant, is_the_users, place_of
 from dask_efficiency.accounts.slow_worker import SlowWorker
 from dask_efficiency.report.model import EfficiencyReport
-from dask_efficiency.show.figures import format_seconds
+from dask_efficiency.report.values import DASK_ACTIVITIES, OWN_ACTIVITIES, ClientRow
+from dask_efficiency.show.figures import format_number, format_seconds
 
 #: Share of the window, or of the cluster's time, from which a part is mentioned. By judgement.
 WORTH_SAYING = 0.05
 #: Share of the window from which a client that is not busy with Dask runs its user's own code. By judgement.
 OWN_CODE = 0.2
 
+#: Share of the client's time from which one line is named for it. By judgement.
+MOSTLY_THERE = 0.3
+#: Graphs of one line, each sent when nothing was outstanding, from which it is said: as in the advice. A guess.
+MANY_ROUNDS = 10
+
+_OF_DASK = re.compile(r"[\\/](?:dask|dask_expr|distributed)[\\/]")
+
 ON_CLUSTER = "of work on the cluster"
 NO_WORKERS = "without any worker"
 #: Client phases that are work for Dask; the rest of the client's time is the user's own code.
-_FOR_DASK = ("optimize", "upload", "gather")
+_FOR_DASK = ("optimize", "upload", "gather", "calls")
 
 
 def wall_clock_known(report: EfficiencyReport) -> bool:
@@ -36,15 +48,135 @@ def wall_clock_parts(report: EfficiencyReport) -> dict[str, float]:
     return dict(sorted(worth.items(), key=lambda item: -item[1]))
 
 
+def time_of_client_counts(report: EfficiencyReport) -> bool:
+    """True if the client's time without work on the cluster is worth a finding."""
+    return report.client_seconds >= WORTH_SAYING * report.wall_clock_seconds > 0
+
+
 def client_time_text(report: EfficiencyReport) -> str:
     """Description of the time without outstanding work."""
     if not report.phases:
         return "without work"
+    if mostly_seceded(report):
+        return "in tasks that had seceded"
+    if doing := client_doing(report):
+        return doing.words
+    if phase := client_phase(report):
+        return f"on the client, mostly its {phase}"
+    return "in your own code" if report.client_seconds >= OWN_CODE * report.wall_clock_seconds else "on the client"
+
+
+@dataclass(frozen=True, slots=True)
+class ClientDoing:
+    """Main use of a client's time, by its samples."""
+
+    #: ``"in your own code, computing"``.
+    words: str
+    #: Activity of most of the time; "own" for several of the user's own code, empty for several of Dask's.
+    activity: str
+    #: The user's line of most of the time with the function that it called, and its share of the time.
+    line: Frame
+    share: float
+    #: Nanoseconds of work for Dask at that line.
+    for_dask_ns: int = 0
+    #: True if the function that it called is not Dask's own, but computes by Dask.
+    by_library: bool = False
+
+
+def client_doing(
+    report: EfficiencyReport, of: Callable[[ClientRow], int] = lambda row: row.idle_ns
+) -> ClientDoing | None:
+    """Main use of the client's time without work on the cluster, or of another part of it; None without samples."""
+    times, lines = Counter[str](), Counter[tuple[str, int]]()
+    for row in report.client:
+        times[row.activity] += of(row)
+        if (place := blamed(row.stack)) != NOWHERE:
+            lines[place.file, place.line] += of(row)
+    whole = times.total()
+    if not whole:
+        return None
+    (activity, ns), *_ = times.most_common(1)
+    own = sum(times[name] for name in OWN_ACTIVITIES)
+    if 2 * ns <= whole:
+        activity = "own" if 2 * own > whole else ""
+    if activity in OWN_ACTIVITIES:
+        words = f"in your own code, {OWN_ACTIVITIES[activity]}".rstrip(", ")
+    else:
+        doing = "waiting for the scheduler" if activity == "wait" else DASK_ACTIVITIES.get(activity, "")
+        words = f"on the client, {doing}".rstrip(", ")
+    (line, most), *_ = lines.most_common(1) or [(("", 0), 0)]
+    there = [row for row in report.client if blamed(row.stack)[1:] == line]
+    calls = Counter[Frame]()
+    for row in there:
+        calls[blamed(row.stack)] += of(row)
+    place = max(calls, key=calls.__getitem__, default=NOWHERE)
+    for_dask = sum(of(row) for row in there if row.activity in DASK_ACTIVITIES)
+    by_library = any(_calls_dask(place.function, row.stack) for row in there if row.activity in DASK_ACTIVITIES)
+    return ClientDoing(words, activity, place, most / whole, for_dask, by_library)
+
+
+def _calls_dask(function: str, stack: Stack) -> bool:
+    """True if this function of a library other than Dask, and of Python, is at work, and Dask on its behalf."""
+    at = next((i for i, frame in enumerate(stack) if frame.function == function and _is_a_librarys(frame.file)), None)
+    return at is not None and any(_OF_DASK.search(frame.file) for frame in stack[at + 1 :])
+
+
+def _is_a_librarys(file: str) -> bool:
+    return bool(file) and not is_the_users(file) and not is_servant(file)
+
+
+def sending(report: EfficiencyReport, of: Callable[[ClientRow], int] = lambda row: row.ns) -> ClientDoing | None:
+    """Work for Dask at the client's line that waited for most graphs, with the line's share of all; None if unknown."""
+    line = max(report.sent_by, key=lambda line: report.sent_by[line].rounds, default="")
+    whole = sum(map(of, report.client))
+    there = {row: of(row) for row in report.client if place_of(blamed(row.stack)) == line}
+    found = client_doing(report, lambda row: there.get(row, 0) if row.activity in DASK_ACTIVITIES else 0)
+    return None if found is None else replace(found, share=sum(there.values()) / whole)
+
+
+def client_line(report: EfficiencyReport, doing: ClientDoing | None, least: float = MOSTLY_THERE) -> str:
+    """Line of most of a client's time in words, with the number of computations that it waited for; may be empty."""
+    if doing is None or not doing.share >= least:
+        return ""
+    place = place_of(doing.line)
+    text = f"`{doing.line.function.rpartition('.')[2]}` in {place}" if doing.line.function else place
+    if doing.activity not in OWN_ACTIVITIES and waited_in_turn(report, doing.line):
+        text = f"{report.sent_by[place].graphs} computations one after the other, {text}"
+    return text
+
+
+def waited_in_turn(report: EfficiencyReport, line: Frame) -> bool:
+    """True if a line of the client's sent many graphs, and waited for most of them before it went on."""
+    sent = report.sent_by.get(place_of(line))
+    return sent is not None and sent.rounds >= MANY_ROUNDS and 2 * sent.rounds > sent.graphs
+
+
+def sender(report: EfficiencyReport) -> str:
+    """Line that waited for most graphs, or sent all tasks; empty if there were several."""
+    lines = {*report.computed_by.values()}
+    sampled = client_line(report, sending(report), least=0.0)
+    return sampled or (lines.pop() if len(lines) == 1 else "")
+
+
+def work_of_client(report: EfficiencyReport) -> float:
+    """Seconds without work on the cluster in which the client worked for Dask, by samples at the line that sends."""
+    if report.client:
+        doing = sending(report, lambda row: row.idle_ns)
+        return doing.for_dask_ns / 1e9 if doing is not None else 0.0
+    return report.client_seconds if client_phase(report) else 0.0
+
+
+def mostly_seceded(report: EfficiencyReport) -> bool:
+    """True if tasks that hold no slot, as they called ``secede()``, ran for most of the time without other work."""
+    return report.phases.get("seceded", 0.0) > report.client_seconds / 2 > 0
+
+
+def client_phase(report: EfficiencyReport) -> str:
+    """Phase of most of the time without outstanding work; empty unless most of that was work for Dask."""
     for_dask = {name: report.phases.get(name, 0.0) for name in _FOR_DASK}
-    if sum(for_dask.values()) <= report.client_seconds / 2:
-        return "in your own code" if report.client_seconds >= OWN_CODE * report.wall_clock_seconds else "on the client"
-    most = max(for_dask, key=lambda name: for_dask[name])
-    return f"on the client, mostly its {most}"
+    if not report.phases or sum(for_dask.values()) <= report.client_seconds / 2:
+        return ""
+    return max(for_dask, key=lambda name: for_dask[name])
 
 
 def largest_is_elsewhere(report: EfficiencyReport) -> bool:
@@ -57,9 +189,10 @@ def ideal_time_lines(report: EfficiencyReport) -> list[str]:
     bounds = report.ideal_bounds
     if not report.useful_seconds or not wall_clock_known(report):
         return []
+    average = "" if float(report.threads).is_integer() else " on average"
     names = {
-        "slots": f"{report.threads:.3g} threads",
-        "cores": f"{report.cores or math.nan:.3g} cores",
+        "slots": f"{format_number(report.threads)} threads{average}",
+        "cores": f"{format_number(report.cores or math.nan)} cores",
         "chain": "the longest chain of tasks",
     }
     known = ", ".join(f"{format_seconds(seconds)} by {names[name]}" for name, seconds in bounds.items())

@@ -84,10 +84,9 @@ def stragglers(source: Client | RunTrace | pd.DataFrame | Any | None = None, **o
         if options:
             raise TypeError(f"a live cluster takes no options; got {', '.join(sorted(options))}")
         return sync(source, ask_stragglers)
-    columns = getattr(source, "columns", ())
-    if isinstance(source, RunTrace) or "prefix" in columns:
+    if isinstance(source, RunTrace) or "prefix" in getattr(source, "columns", ()):
         return tuple(find_stragglers(source, **options))
-    if not ("at" in columns or hasattr(source, "step_seconds")):
+    if not (has_metrics(source) or hasattr(source, "step_seconds")):
         raise TypeError(
             f"source is {type(source).__name__}; expected a client, a recorded run, a table of tasks or metrics"
         )
@@ -95,6 +94,12 @@ def stragglers(source: Client | RunTrace | pd.DataFrame | Any | None = None, **o
     if find_outliers is None:
         raise TypeError("metrics are judged by dask_efficiency.fleet, which is not installed")
     return tuple(find_outliers(source, **options))
+
+
+def has_metrics(source: Any) -> bool:
+    """True for a table of metrics, rather than of tasks."""
+    columns = getattr(source, "columns", ())
+    return "at" in columns and "worker" in columns and "prefix" not in columns
 
 
 async def ask_stragglers(caller: Caller) -> tuple[SlowWorker, ...]:

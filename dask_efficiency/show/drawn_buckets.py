@@ -49,6 +49,7 @@ CAUSE_COLOURS: dict[Bucket, dict[str, str]] = {
         "file": COLOURS[Bucket.CANCELLED],
         "network": COLOURS[Bucket.WAITING_ON_DATA],
         "child-process": COLOURS[Bucket.PAUSED],
+        "cluster": COLOURS[Bucket.FAILED],
         UNKNOWN: COLOURS[Bucket.IDLE],
     },
     Bucket.OVERHEAD: {

@@ -179,6 +179,16 @@ def sentence(text: str) -> str:
     return shorten(harmless(shorten(str(text), NOTE_LENGTH)), NOTE_LENGTH)
 
 
+def lower_first(text: str) -> str:
+    """A sentence that follows other words: its first letter small, unless the first word is in capitals, as GPU is."""
+    return text if text[1:2].isupper() else text[:1].lower() + text[1:]
+
+
+def upper_first(text: str) -> str:
+    """A text as the beginning of a sentence."""
+    return text[:1].upper() + text[1:]
+
+
 def named(names: Sequence[str]) -> str:
     """First of some names, and how many there are more."""
     more = len(names) - NAMES_IN_A_LINE
@@ -202,11 +212,23 @@ def format_count(number: int, noun: str) -> str:
     return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
+def format_number(number: float, digits: int = 3) -> str:
+    """A number in some figures, a large one without an exponent: ``"3.7"``, ``"3700"``."""
+    return f"{number:.{digits}g}" if abs(number) < 10**digits - 0.5 else f"{number:.0f}"
+
+
+def workers_named(names: Sequence[str]) -> str:
+    """Workers in a sentence: ``"worker 0"``, ``"workers 0, 1"``; names that say so themselves stand alone."""
+    if all("worker" in name.lower() for name in names):
+        return named(names)
+    return f"{'worker' if len(names) == 1 else 'workers'} {named(names)}"
+
+
 def format_times(effect: float | None) -> str:
     """A multiple, ``1.50x``; a dash if unknown."""
     if effect is None:
         return "-"
-    return f"{effect:.2f}x" if effect < 9.995 else f"{effect:.3g}x"
+    return f"{effect:.2f}x" if effect < 9.995 else f"{format_number(effect)}x"
 
 
 def natural(name: str) -> list[tuple[int, str]]:

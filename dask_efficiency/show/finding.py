@@ -8,12 +8,16 @@ from dataclasses import dataclass, field, fields
 from enum import StrEnum
 from typing import Any
 
-from dask_efficiency.show.figures import format_seconds
+from dask_efficiency.show.figures import format_seconds, upper_first
 
 #: Characters of a title and of a headline, so that these fit a line.
 MAX_TITLE, MAX_HEADLINE = 70, 100
 #: Least share of the wall clock of a finding; most findings; and those on the first screen. Guesses about patience.
 WORTH_FINDING, MAX_FINDINGS, MAX_SHOWN = 0.03, 10, 3
+#: Share from which something explains a loss, or stands for it: more than half.
+MOST = 0.5
+#: Evidence key: seconds of the wall clock that a finding is known to cost, its thread time over the threads.
+KNOWN = "wall_clock_seconds"
 
 
 class Basis(StrEnum):
@@ -107,8 +111,7 @@ class Finding:
     def lines(self) -> tuple[str, ...]:
         """The finding in at most two lines: title, saving and place; and the advice."""
         first = f"{self.title}: {self.saving}" if self.saving else self.title
-        where = f"{self.where[:1].upper()}{self.where[1:]}"
-        return tuple(line for line in (f"{first}. {where}".strip(), self.advice) if line)
+        return tuple(line for line in (f"{first}. {upper_first(self.where)}".strip(), self.advice) if line)
 
     @property
     def in_a_line(self) -> str:

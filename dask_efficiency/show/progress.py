@@ -12,6 +12,7 @@ IPython's own displays do not.
 
 from __future__ import annotations
 
+import math
 import os
 import sys
 import warnings
@@ -29,6 +30,9 @@ Found = TypeVar("Found")
 #: Seconds before a bar, a notebook's line or a log's line is first shown, and between two updates: each update of a
 #: notebook is a message to the browser, and a log's lines stay. Guesses about patience.
 BAR_TIMING, NOTEBOOK_TIMING, LOG_TIMING = (2.0, 0.1), (2.0, 0.5), (10.0, 30.0)
+
+#: Share of the time of work with a bound after which it is shown, where that is sooner. A guess about patience.
+EARLY = 0.25
 
 _hidden: ContextVar[bool] = ContextVar("hidden", default=False)
 
@@ -148,16 +152,23 @@ class _NotebookLine(Display):
 
 @contextmanager
 def progress(
-    doing: str, *, unit: str = "", of: float | None = None, clock: Callable[[], float] = monotonic
+    doing: str,
+    *,
+    unit: str = "",
+    of: float | None = None,
+    within: float = math.inf,
+    clock: Callable[[], float] = monotonic,
 ) -> Iterator[Report]:
     """Show the progress of the work in this block, if it takes long enough; of nested blocks, the outermost.
+
+    Work that ends ``within`` some seconds is shown after a quarter of these at the latest, as its caller waits for it.
 
     If Ctrl-C ends it, the exception holds the state in words.
     """
     work, began = ProgressState(doing, unit, of), clock()
     display = Display() if _hidden.get() else _display()
     first, interval = display.timing
-    due = began + first
+    due = began + min(first, within * EARLY)
 
     def report(done: float, *, of: float | None = None, doing: str = "") -> None:
         nonlocal due

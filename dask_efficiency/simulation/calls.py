@@ -7,34 +7,32 @@ import math
 import os
 import warnings
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import PurePath
-from typing import Any
 
 from dask_efficiency.runs.replay.changes import changes
 from dask_efficiency.runs.trace.run_trace import RunTrace
 from dask_efficiency.show.progress import progress, until_stopped
-from dask_efficiency.simulation.engine.launch import simulate_seeds
+from dask_efficiency.simulation.engine.launch import simulate_jobs
 from dask_efficiency.simulation.engine.settings import simulated_settings
 from dask_efficiency.simulation.model.cluster import ClusterSpec
-from dask_efficiency.simulation.model.ensemble import Simulated, SimulationJob, Simulator, check_seeds, simulated_runs
-from dask_efficiency.simulation.model.ladder import STEPS, IdealLadder, ladder
+from dask_efficiency.simulation.model.ensemble import Ensemble, SeededJob, SimulationJob, Simulator, Wanted, check_seeds
+from dask_efficiency.simulation.model.ladder import IdealLadder, ladder, ladder_jobs
 from dask_efficiency.simulation.model.placements import Placement, Placements, ranked
 from dask_efficiency.simulation.model.requirements import check_cluster, check_trace
-from dask_efficiency.simulation.model.result import SEEDS as OWN_SEEDS
 from dask_efficiency.simulation.model.result import (
     Prediction,
     SelfReplay,
     SimulationWarning,
-    own_job,
     predict,
-    self_replay,
+    self_replay_job,
 )
+from dask_efficiency.simulation.model.run_figures import RunFigures
 from dask_efficiency.simulation.model.sweeps import Sweep, parse_sizes
 from dask_efficiency.simulation.model.thread_waits import check_shares
 
 #: The simulator; tests replace it.
-engine: Simulator = simulate_seeds
+engine: Simulator = simulate_jobs
 
 #: Default seeds of each cluster where several are compared: half of those of one prediction.
 SEEDS = 8
@@ -117,13 +115,13 @@ def simulate(
     check_shares(trace, gil or {})
     job = SimulationJob(given, frozenset(changed.parts), dict(changed.prefixes) or None, validate, gil or {})
     _check_cluster(trace, given)
-    is_own = job.to_dict() | {"validate": False} == own_job(trace, job).to_dict()
-    with _engine(OWN_SEEDS * (not is_own) + simulated_runs(trace, chosen)) as run:
-        judged = None if is_own else _trust(self_replay(run, trace, job), force=force)
-        found = predict(run, trace, job, chosen, judged, notes)
-    if is_own:
-        _trust(found.self_replay, force=force)
-    return found
+    own, recorded = self_replay_job(trace, job), RunFigures.of(trace)
+    is_own = job.to_dict() | {"validate": False} == own.job.to_dict()
+    jobs = [SeededJob(job, chosen)] if is_own else [own, SeededJob(job, chosen)]
+    with _simulated(trace, jobs) as ensembles:
+        judged = _trust(SelfReplay(recorded, next(ensembles)), force=force)
+        runs = judged.runs if is_own else next(ensembles)
+    return predict(trace, job, runs, judged, notes)
 
 
 def sweep(
@@ -168,14 +166,16 @@ def sweep(
     notes = _check_trace(trace, force=force)
     given = _cluster_or_recorded(trace, cluster)
     clusters = [given.with_workers(size, nthreads=nthreads) for size in sizes]
-    for one in clusters:
-        _check_cluster(trace, one)
-    with _engine(OWN_SEEDS + len(clusters) * simulated_runs(trace, chosen)) as run:
-        judged = _trust(self_replay(run, trace, SimulationJob(given)), force=force)
-        found = until_stopped(
-            lambda one: predict(run, trace, SimulationJob(one), chosen, judged, notes), clusters, "numbers of workers"
+    for resized in clusters:
+        _check_cluster(trace, resized)
+    recorded, jobs = RunFigures.of(trace), [*map(SimulationJob, clusters)]
+    own = self_replay_job(trace, SimulationJob(given))
+    with _simulated(trace, [own, *(SeededJob(job, chosen) for job in jobs)]) as ensembles:
+        judged = _trust(SelfReplay(recorded, next(ensembles)), force=force)
+        predictions = until_stopped(
+            lambda job: predict(trace, job, next(ensembles), judged, notes), jobs, "numbers of workers"
         )
-    return Sweep(tuple(found), price_per_worker_hour, sizes[len(found) :])
+    return Sweep(tuple(predictions), price_per_worker_hour, sizes[len(predictions) :])
 
 
 def place(
@@ -215,33 +215,32 @@ def place(
         raise ValueError("hostfiles is empty; expected at least one placement")
     notes = _check_trace(trace, force=force)
     names = _short_names(hostfiles)
-    clusters = {name: ClusterSpec.from_file(file, one) for name, one in zip(names, hostfiles, strict=True)}
-    for one in clusters.values():
-        _check_cluster(trace, one)
+    clusters = [ClusterSpec.from_file(file, hostfile) for hostfile in hostfiles]
+    for cluster in clusters:
+        _check_cluster(trace, cluster)
+    recorded, jobs = RunFigures.of(trace), dict(zip(names, map(SimulationJob, clusters), strict=True))
     # All of them are on the same network.
-    with _engine(OWN_SEEDS + len(clusters) * simulated_runs(trace, chosen)) as run:
-        judged = _trust(self_replay(run, trace, SimulationJob(next(iter(clusters.values())))), force=force)
+    own = self_replay_job(trace, jobs[names[0]])
+    with _simulated(trace, [own, *(SeededJob(job, chosen) for job in jobs.values())]) as ensembles:
+        judged = _trust(SelfReplay(recorded, next(ensembles)), force=force)
         placed = until_stopped(
-            lambda name: Placement(name, predict(run, trace, SimulationJob(clusters[name]), chosen, judged, notes)),
-            list(clusters),
+            lambda name: Placement(name, predict(trace, jobs[name], next(ensembles), judged, notes)),
+            list(jobs),
             "placements",
         )
-    return ranked(placed, tuple(clusters)[len(placed) :])
+    return ranked(placed, tuple(jobs)[len(placed) :])
 
 
 @contextmanager
-def _engine(runs: int) -> Iterator[Simulator]:
-    """Run the simulator with a progress bar for a number of runs."""
-    with progress("simulating", unit="runs", of=runs) as report:
-        done = 0
-
-        def run(trace: RunTrace, job: SimulationJob, seeds: Sequence[int], **options: Any) -> list[Simulated]:
-            nonlocal done
-            found = engine(trace, job, seeds, report=lambda runs: report(done + runs), **options)
-            done += len(seeds)
-            return found
-
-        yield run
+def _simulated(trace: RunTrace, jobs: Sequence[SeededJob]) -> Iterator[Iterator[Ensemble]]:
+    """Simulate jobs with a progress bar; gives their ensembles, each as soon as it is done."""
+    runs = sum(seeded.runs(trace) for seeded in jobs)
+    # Leaving the block early ends what is still simulated.
+    with (
+        progress("simulating", unit="runs", of=runs) as report,
+        closing(engine(trace, jobs, report=report)) as ensembles,
+    ):
+        yield ensembles
 
 
 def _short_names(paths: Sequence[str | os.PathLike[str]]) -> list[str]:
@@ -275,11 +274,12 @@ def ideal_ladder(trace: RunTrace, *, seeds: int | Sequence[int] = SEEDS, force: 
     """
     chosen = check_seeds(seeds)
     notes = _check_trace(trace, force=force)
-    _check_cluster(trace, own_job(trace).cluster)
-    with _engine((1 + len(STEPS)) * len(chosen)) as run:
-        found = ladder(run, trace, chosen, notes, force=force)
-    _trust(found.self_replay, force=True)
-    return found
+    jobs = ladder_jobs(trace)
+    _check_cluster(trace, jobs[0].cluster)
+    recorded = RunFigures.of(trace)
+    with _simulated(trace, [SeededJob(job, chosen, Wanted.NOTHING) for job in jobs]) as ensembles:
+        judged = _trust(SelfReplay(recorded, next(ensembles)), force=force)
+        return ladder(trace, judged, ensembles, notes)
 
 
 def _check_trace(trace: RunTrace, *, force: bool) -> tuple[str, ...]:

@@ -46,18 +46,18 @@ def sizes(context: click.Context, parameter: click.Parameter, value: str | None)
 
 def cores(context: click.Context, parameter: click.Parameter, values: tuple[str, ...]) -> dict[str, float]:
     """Parse cores by host; without a name, of every host of a worker."""
-    found = {}
+    counts = {}
     for value in values:
         host, given, text = value.rpartition("=")
         try:
-            found[host] = float(text)
+            counts[host] = float(text)
         except ValueError:
-            found[host] = math.nan
-        if not 0 < found[host] < math.inf or (given and not host):
+            counts[host] = math.nan
+        if not 0 < counts[host] < math.inf or (given and not host):
             raise click.BadParameter(
                 f"{value!r} is not a number of cores such as 4, or a host and its cores such as '127.0.0.1=4'"
             )
-    return found
+    return counts
 
 
 def settings(context: click.Context, parameter: click.Parameter, values: tuple[str, ...]) -> dict[str, Any]:
@@ -68,7 +68,7 @@ def settings(context: click.Context, parameter: click.Parameter, values: tuple[s
 
     from dask_efficiency.simulation.engine.settings import SettingError, check_settings
 
-    found: dict[str, Any] = {}
+    config: dict[str, Any] = {}
     for value in values:
         name, given, text = value.partition("=")
         if not given:
@@ -76,18 +76,17 @@ def settings(context: click.Context, parameter: click.Parameter, values: tuple[s
                 f"{value!r} is not a setting and its value such as distributed.scheduler.work-stealing=False"
             )
         try:
-            found[name] = yaml.safe_load(text)  # as in a file of Dask's configuration
+            config[name] = yaml.safe_load(text)  # as in a file of Dask's configuration
         except yaml.YAMLError:
-            found[name] = text
+            config[name] = text
     try:
-        check_settings(found)
+        check_settings(config)
     except SettingError as error:
         raise click.BadParameter(str(error)) from error
-    return found
+    return config
 
 
 @click.command("simulate")
-@click.argument("source")
 @click.option("--workers", type=click.IntRange(min=1), help="Number of workers.")
 @click.option("--threads", type=click.IntRange(min=1), help="Threads of each worker.")
 @click.option("--remove", multiple=True, metavar="WORKER", help="Without this worker.")
@@ -133,7 +132,7 @@ def command(
     """Predict a recorded run on another cluster.
 
     SOURCE is the file or URL of a recorded run, which `report.trace.save("run.trace")` wrote, or the address
-    (tcp://host:8786, tls://host:8786 or host:8786) or scheduler file of a scheduler that records.
+    (tcp://host:8786, tls://host:8786 or host:8786) of a scheduler that records.
 
     Dask's own scheduler and workers run the recorded tasks again in virtual time. Without options
     they do so on the run's own cluster, which shows how far predictions can be trusted.
@@ -144,14 +143,14 @@ def command(
     # A user can mend most errors; SimulationError is a simulation that stands still.
     with one_line_errors(UnknownNameError, SimulationError):
         with _ends_when_asked(), _warnings() as warned:
-            found = _answer(recorded(source, connection), asked)
+            answer = _answer(recorded(source, connection), asked)
             if save is not None:
-                found.trace.save(save)
+                answer.trace.save(save)
             if html is not None:
-                found.to_html(html)
+                answer.to_html(html)
         for warning in warned:
             tell(f"Warning: {warning}", err=True)
-        say(found, as_json=as_json, written=html is not None or save is not None)
+        say(answer, as_json=as_json, written=html is not None or save is not None)
 
 
 def _check(asked: dict[str, Any], save: str | None) -> None:
@@ -239,8 +238,8 @@ def _warnings() -> Iterator[list[str]]:
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", SimulationWarning)
         yield messages
-    for one in caught:
-        if issubclass(one.category, SimulationWarning):
-            messages.append(str(one.message))
+    for warning in caught:
+        if issubclass(warning.category, SimulationWarning):
+            messages.append(str(warning.message))
         else:
-            warnings.warn_explicit(one.message, one.category, one.filename, one.lineno)
+            warnings.warn_explicit(warning.message, warning.category, warning.filename, warning.lineno)

@@ -77,8 +77,8 @@ def explained(
         return tuple(findings)
     waited = np.array([[causes[worker].get(name, 0) for name in _WAITING] for worker in workers], float)
     worked = np.array([by_worker[worker].ns(*WORKED) for worker in workers], float)
-    found = {worker: _cause(waited, worked, row) for row, worker in enumerate(workers)}
-    return tuple(decided(finding, found.get(finding.worker)) for finding in findings)
+    likely = {worker: _cause(waited, worked, row) for row, worker in enumerate(workers)}
+    return tuple(decided(finding, likely.get(finding.worker)) for finding in findings)
 
 
 def decided(finding: SlowWorker, cause: Cause | None) -> SlowWorker:
@@ -103,21 +103,21 @@ WAITING: dict[Cause, str] = {Cause.SLEEP: "sleep", Cause.LOCK: "lock"}
 
 def line_of(cause: Cause, rows: Iterable[tuple[SampleRow, int]]) -> str:
     """Line where tasks waited most for the cause of their worker, such as ``"etl.py:88"``; empty if unknown."""
-    waiting, found = WAITING.get(cause), Counter[str]()
+    waiting, by_line = WAITING.get(cause), Counter[str]()
     for row, ns in rows:
         if row.stack and (row.bucket, row.cause) == (Bucket.THREAD_NONCPU, waiting):
-            found[place_of(blamed(row.stack))] += ns
-    return next((line for line, _ in found.most_common(1)), "")
+            by_line[place_of(blamed(row.stack))] += ns
+    return next((line for line, _ in by_line.most_common(1)), "")
 
 
 def with_lines(
     findings: Sequence[SlowWorker], causes: Mapping[str, Mapping[str, int]], profile: Iterable[tuple[SampleRow, int]]
 ) -> tuple[SlowWorker, ...]:
     """Give each finding its line in the profile of all workers, if most of their waiting (ns) was the straggler's."""
-    rows, found = list(profile), []
-    for one in findings:
-        name = cause_name(Bucket.THREAD_NONCPU, WAITING.get(one.cause, ""))
+    rows, named = list(profile), []
+    for finding in findings:
+        name = cause_name(Bucket.THREAD_NONCPU, WAITING.get(finding.cause, ""))
         waited = {worker: row.get(name, 0) for worker, row in causes.items()}
-        is_most = 2 * waited.get(one.worker, 0) > sum(waited.values())
-        found.append(replace(one, line=line_of(one.cause, rows)) if is_most else one)
-    return tuple(found)
+        is_most = 2 * waited.get(finding.worker, 0) > sum(waited.values())
+        named.append(replace(finding, line=line_of(finding.cause, rows)) if is_most else finding)
+    return tuple(named)

@@ -132,14 +132,14 @@ def findings_of(
     flagged = np.array(
         [(worker, "") in known or ("", host) in known for worker, host in zip(group.workers, group.hosts, strict=True)]
     )
-    found: Findings = {}
+    findings: Findings = {}
     for i in np.flatnonzero(_suspects(scores, flagged)).tolist():
         worker = group.workers[i]
         finding = _finding(group, scores, history, i, known.get((worker, "")), at, now)
         least = scores.task_spread[i] * (HYSTERESIS if flagged[i] else 1.0)
         if finding.cause not in BY_DURATION_ALONE or not scores.mean[DURATION, i] < least:
-            found[worker, ""] = finding
-    return _with_hosts(group, scores, found)
+            findings[worker, ""] = finding
+    return _with_hosts(group, scores, findings)
 
 
 def _suspects(scores: LiveScores, flagged: Bool) -> Bool:
@@ -247,27 +247,27 @@ def _evidence(scores: LiveScores, i: int, z: Floats, share: WithPeers) -> tuple[
     return tuple(shown)
 
 
-def _with_hosts(group: Group, scores: LiveScores, found: Findings) -> Findings:
+def _with_hosts(group: Group, scores: LiveScores, findings: Findings) -> Findings:
     """Replace the findings of workers by one for their host, where all of its workers are slow."""
     of_host: dict[str, list[int]] = {}
     for i, host in enumerate(group.hosts):
         of_host.setdefault(host, []).append(i)
     if len(of_host) < 2:
-        return found
-    result = dict(found)
-    for host in {finding.host for finding in found.values()}:
+        return findings
+    result = dict(findings)
+    for host in {finding.host for finding in findings.values()}:
         own = of_host[host]
         if len(own) < MIN_WORKERS_OF_HOST or 2 * len(own) > len(group.workers):
             continue
         signals = [signal for signal in _OF_HOSTS if (scores.adverse[signal, own] >= CLEARED).all()]
         if not signals or not np.isfinite(scores.mean[signals[0], own]).all():
             continue
-        flagged = [found[group.workers[i], ""] for i in own if (group.workers[i], "") in found]
+        flagged = [findings[group.workers[i], ""] for i in own if (group.workers[i], "") in findings]
         if 2 * len(flagged) < len(own):
             continue
         strongest = max(flagged, key=lambda finding: finding.score)
         for finding in flagged:
             del result[finding.worker, ""]
         effect = float(np.exp(np.mean(scores.mean[DURATION, own]))) if DURATION in signals else strongest.effect
-        result["", host] = replace(strongest, worker="", effect=effect, since=min(one.since for one in flagged))
+        result["", host] = replace(strongest, worker="", effect=effect, since=min(finding.since for finding in flagged))
     return result

@@ -49,7 +49,11 @@ class DiskVerdict:
 
 
 def judge_disks(
-    found: Mapping[str, Observations], hosts: Sequence[str], usuals: Mapping[str, Usual], behind: Float64, limit: float
+    observations: Mapping[str, Observations],
+    hosts: Sequence[str],
+    usuals: Mapping[str, Usual],
+    behind: Float64,
+    limit: float,
 ) -> DiskVerdict | None:
     """Tell the workers that hold a disk up from those that wait for it; None if times or usual figures are unknown.
 
@@ -60,32 +64,32 @@ def judge_disks(
     ``behind`` is how much longer than the others of its host each worker takes to move data, as a logarithm; ``limit``
     the z that flags a worker.
     """
-    if any(signal not in found or signal not in usuals for signal in (*AGAINST_USUAL, "io_wait")):
+    if any(signal not in observations or signal not in usuals for signal in (*AGAINST_USUAL, "io_wait")):
         return None
     workers = len(hosts)
-    blocked = _off(found["blocked"], usuals["blocked"].level)
-    mean_blocked = np.nan_to_num(_means(found["blocked"].worker, blocked, workers))
+    blocked = _off(observations["blocked"], usuals["blocked"].level)
+    mean_blocked = np.nan_to_num(_means(observations["blocked"].worker, blocked, workers))
     staging, whole = (
-        _means(found[signal].worker, _off(found[signal], usuals[signal].level), workers)
+        _means(observations[signal].worker, _off(observations[signal], usuals[signal].level), workers)
         for signal in ("staging", "whole")
     )
     held_up = mean_blocked > math.log(HELD_UP)
-    waited = np.maximum(_off(found["io_wait"], usuals["io_wait"].high), 0.0)
-    own = np.where(held_up, np.nan_to_num(_means(found["io_wait"].worker, waited, workers)), 0.0)
+    waited = np.maximum(_off(observations["io_wait"], usuals["io_wait"].high), 0.0)
+    own = np.where(held_up, np.nan_to_num(_means(observations["io_wait"].worker, waited, workers)), 0.0)
     names: dict[object, int] = {}
     place = np.array([names.setdefault(host or number, len(names)) for number, host in enumerate(hosts)], np.int64)
     waits = own / SPREADS["io_wait"]
     clear = _any(waits >= CLEARLY * limit, place)
     least, known = np.full(workers, math.inf), np.isfinite(blocked)
-    np.minimum.at(least, found["blocked"].worker[known], blocked[known])
+    np.minimum.at(least, observations["blocked"].worker[known], blocked[known])
     least = np.nan_to_num(least, posinf=0.0)
     known = np.isfinite(staging)
     slow_disk = medians(staging[known], place[known], workers)[place] > math.log(SLOWER)
     suspect = np.where(slow_disk & (behind >= -ROUNDING) & ~clear, np.maximum(least, 0.0), 0.0) / SPREADS["blocked"]
     flagged = (waits >= limit) | (suspect >= limit)
     scores = (
-        _scores(found["io_wait"], own, waits, SPREADS["io_wait"]),
-        _scores(found["blocked"], mean_blocked, suspect, SPREADS["blocked"]),
+        _scores(observations["io_wait"], own, waits, SPREADS["io_wait"]),
+        _scores(observations["blocked"], mean_blocked, suspect, SPREADS["blocked"]),
     )
     return DiskVerdict(scores, held_up & ~flagged & _any(flagged, place), whole)
 
@@ -98,8 +102,8 @@ def _scores(observations: Observations, level: Float64, z: Float64, spread: floa
 def _off(observations: Observations, reference: Mapping[str, float]) -> Float64:
     """Subtract from each observation the usual figure of its work; NaN if unknown."""
     usual = np.array([reference.get(kind, math.nan) for kind in observations.kinds], np.float64)
-    found: Float64 = observations.value - usual[observations.work]
-    return found
+    off: Float64 = observations.value - usual[observations.work]
+    return off
 
 
 def _means(worker: Int64, values: Float64, workers: int) -> Float64:
@@ -110,5 +114,5 @@ def _means(worker: Int64, values: Float64, workers: int) -> Float64:
 
 
 def _any(holds: Bool, place: Int64) -> Bool:
-    found: Bool = np.bincount(place, holds)[place] > 0
-    return found
+    any_holds: Bool = np.bincount(place, holds)[place] > 0
+    return any_holds

@@ -86,15 +86,15 @@ class KernelComparison(WorkerArrays):
         for some in in_pieces(np.array(sorted(self._columns.values()), np.intp), len(rows)):
             now, base = (sums[:, some[:, None], rows] for sums in (self._now, self._base))
             gained = now - base
-            there = gained[0] >= MIN_LAUNCHES
-            there &= (there.sum(axis=1) >= MIN_PEERS)[:, None]
-            self._base[:, some[:, None], rows] = np.where(there, now, base)
+            enough = gained[0] >= MIN_LAUNCHES
+            enough &= (enough.sum(axis=1) >= MIN_PEERS)[:, None]
+            self._base[:, some[:, None], rows] = np.where(enough, now, base)
             with np.errstate(divide="ignore", invalid="ignore"):
-                level = np.where(there & (gained[1] > 0), np.log(gained[1] / gained[0]), np.nan)
+                level = np.where(enough & (gained[1] > 0), np.log(gained[1] / gained[0]), np.nan)
                 others = median_of_others(level)
                 weight = np.nan_to_num(gained[0] * np.exp(others))
                 # Totals do not contain the variance. Disagreement of a worker's kernels and of its intervals is added.
-                sums.add(level - others, NOISE / gained[0] * variance_of_difference(there), weight, *gained)
+                sums.add(level - others, NOISE / gained[0] * variance_of_difference(enough), weight, *gained)
             yield len(rows) * len(some)
         return sums.mean()
 

@@ -89,7 +89,7 @@ def observations_of(work: TaskTimes) -> list[Observations]:
     moving = np.fmax(work.disk, 0.0)
     whole = np.where(np.isfinite(work.disk) & np.isfinite(work.io_wait), took + moving, np.nan)
     large = ended & (work.transfer > 0) & ~(np.maximum(work.input_bytes, 1.0) < MIN_TRANSFER_BYTES)
-    found = []
+    of_signals = []
     for signal, value, weight, size_of, rows in (
         ("duration", np.log(took), of_time, size, alike > 0),
         ("cpu_share", -np.log(share), of_time, unsized, ended),
@@ -102,8 +102,8 @@ def observations_of(work: TaskTimes) -> list[Observations]:
         ("receive", np.log(np.where(large, work.transfer, 1.0)), alike, size, large),
     ):
         args = (signal, work.worker, work.kind, value, weight, size_of, work.start, work.running, work.kinds)
-        found.append(Observations(*args).take(rows & np.isfinite(value)))
-    return [observations for observations in found if len(observations.value)]
+        of_signals.append(Observations(*args).take(rows & np.isfinite(value)))
+    return [observations for observations in of_signals if len(observations.value)]
 
 
 def _tick(seconds: Float64) -> float:
@@ -117,8 +117,8 @@ def compare_by(signal: str, worker: Int64, other: Sequence[str], value: Float64,
     names, work = np.unique(np.asarray(other, dtype=object).astype(str), return_inverse=True)
     alike, unsized, ended = np.ones(len(value)), np.full(len(value), np.nan), np.zeros(len(value), np.bool_)
     kinds = tuple(names.tolist())
-    found = Observations(signal, worker, work.astype(np.int64), value, alike, unsized, at, ended, kinds)
-    return found.take(np.isfinite(value))
+    compared = Observations(signal, worker, work.astype(np.int64), value, alike, unsized, at, ended, kinds)
+    return compared.take(np.isfinite(value))
 
 
 def medians(values: Float64, group: Int64, groups: int) -> Float64:
@@ -126,12 +126,12 @@ def medians(values: Float64, group: Int64, groups: int) -> Float64:
     order = np.lexsort((values, group))
     counts = np.bincount(group, minlength=groups)
     first = np.cumsum(counts) - counts
-    found = np.full(groups, np.nan)
+    middle = np.full(groups, np.nan)
     some = counts > 0
     ordered = values[order]
     low, high = first[some] + (counts[some] - 1) // 2, first[some] + counts[some] // 2
-    found[some] = (ordered[low] + ordered[high]) / 2
-    return found
+    middle[some] = (ordered[low] + ordered[high]) / 2
+    return middle
 
 
 #: Sizes count where they differ by more than this factor within a kind of work; a guess.

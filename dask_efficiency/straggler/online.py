@@ -200,20 +200,22 @@ class StragglerWatch:
         self._history.remember(interval, begin=begin, end=at, newcomers=self._newcomers)
         self._newcomers.clear()
         self.last = at
-        found: Findings = {}
+        findings: Findings = {}
         for key, group in [(key, self._group(key)) for key in self._groups()]:
             scores = yield from self._scoring.score(self._history, key, group.rows, kernels=self._kernels.any, at=at)
             if scores is None:
                 continue
             present = {worker for worker, member in self._members.items() if member.group == key}
-            there = np.array([worker in present for worker in group.workers])
-            if there.any():
+            are_present = np.array([worker in present for worker in group.workers])
+            if are_present.any():
                 flags = self._flags
-                found.update(findings_of(group.only(there), scores.only(there), self._history, flags, at=at, now=now))
-        known, self._flags = self._flags, found
-        cleared = tuple(finding for key, finding in known.items() if key not in found)
+                findings.update(
+                    findings_of(group.only(are_present), scores.only(are_present), self._history, flags, at=at, now=now)
+                )
+        known, self._flags = self._flags, findings
+        cleared = tuple(finding for key, finding in known.items() if key not in findings)
         self.past.extend(PastFinding(finding, now) for finding in cleared)
-        return StragglerChange(tuple(finding for key, finding in found.items() if key not in known), cleared)
+        return StragglerChange(tuple(finding for key, finding in findings.items() if key not in known), cleared)
 
     def _compared(self, at: int) -> Generator[int, None, Interval]:
         """Growth since the last interval, compared within each group."""
@@ -237,9 +239,9 @@ class StragglerWatch:
         return list(dict.fromkeys(member.group for member in self._members.values()))
 
     def _group(self, key: Hashable) -> Group:
-        rows = {one.row: (worker, one.host) for worker, one in self._members.items() if one.group == key}
-        there = [rows[row] for row in sorted(rows)]
-        return Group([one for one, _ in there], [host for _, host in there], np.array(sorted(rows), np.intp))
+        rows = {member.row: (worker, member.host) for worker, member in self._members.items() if member.group == key}
+        members = [rows[row] for row in sorted(rows)]
+        return Group([name for name, _ in members], [host for _, host in members], np.array(sorted(rows), np.intp))
 
     def _fit_to_learn_from(self) -> Bool:
         """Mark the rows of workers that seem healthy: a slow one must not become its own baseline."""

@@ -109,9 +109,9 @@ class WeightedSums:
         return mean, np.maximum(self.variance, disagreement) / whole**2, self.tasks
 
 
-def variance_of_difference(there: NDArray[np.bool_]) -> Floats:
+def variance_of_difference(known: NDArray[np.bool_]) -> Floats:
     """Variance of a value's difference from the others' median over that of the value, by prefix."""
-    others = np.maximum(there.sum(axis=1, keepdims=True) - 1, 1)
+    others = np.maximum(known.sum(axis=1, keepdims=True) - 1, 1)
     return np.asarray(1.0 + math.pi / 2 / others)
 
 

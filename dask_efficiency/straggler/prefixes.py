@@ -169,8 +169,8 @@ class PrefixComparison(WorkerArrays):
         if not columns:
             return
         self._version += 1
-        there = np.array(sorted(self._workers), np.intp)
-        for part in _parts(there):
+        rows = np.array(sorted(self._workers), np.intp)
+        for part in _parts(rows):
             picked = np.ix_(part, np.array(columns))
             self._now[picked] = self._base[picked] = 0.0
             yield len(part) // CLEARED_AT_ONCE
@@ -226,27 +226,27 @@ class PrefixComparison(WorkerArrays):
         gained = np.ascontiguousarray((now - self._base[picked]).T)
         self._base[picked] = now
         n = gained[_N]
-        there = n >= least[:, None]
+        enough = n >= least[:, None]
         with np.errstate(divide="ignore", invalid="ignore"):
-            n = np.where(there, n, np.nan)
+            n = np.where(enough, n, np.nan)
             level, noise, power, size = _by_size(gained, n)
             others = median_of_others(level)
             group.expected[:, columns] = median_by_row(level), size, power
-            residual = self._with_history(level, others, rows, columns, there, learn)
-            share = np.where(there, gained[_CPU] / gained[_WALL], np.nan)
+            residual = self._with_history(level, others, rows, columns, enough, learn)
+            share = np.where(enough, gained[_CPU] / gained[_WALL], np.nan)
             below = median_of_others(share) - share if len(rows) >= MIN_PEERS else np.full_like(share, np.nan)
             share_noise = _pooled(gained[_SHARE], gained[_SHARE2], n)
             # A prefix weighs as much as the time that its tasks would take on the peers.
-            weight = np.where(there, n * np.exp(np.where(np.isfinite(others), others, level)), 0.0)
+            weight = np.where(enough, n * np.exp(np.where(np.isfinite(others), others, level)), 0.0)
             took = gained[_N], gained[_WALL]
-            wider = variance_of_difference(there)
+            wider = variance_of_difference(enough)
             sums.duration.add(residual, noise[:, None] / n * wider, weight, *took)
             sums.cpu_share.add(below, share_noise[:, None] / n * wider, weight, *took)
             sums.on_cpu.add(share, share_noise[:, None] / n, weight, *took)
             sums.task_variance.add(np.broadcast_to(noise[:, None], n.shape), np.zeros_like(n), weight, *took)
 
     def _with_history(
-        self, level: Floats, others: Floats, rows: Places, columns: Places, there: Bool, learn: Bool
+        self, level: Floats, others: Floats, rows: Places, columns: Places, enough: Bool, learn: Bool
     ) -> Floats:
         """Residuals against the peers; or against a worker's own past, where they are too few, or most became slow."""
         # Then the workers that did not change stand for the rest. Where none is, the work has changed, and peers are a
@@ -257,7 +257,7 @@ class PrefixComparison(WorkerArrays):
         with_history = np.isfinite(change).sum(axis=1)
         slowed = (change > LONGER).sum(axis=1)
         residual = level - others
-        present = there.sum(axis=1)
+        present = enough.sum(axis=1)
         alone = present < MIN_PEERS
         residual[alone] = np.nan
         # More than half of all workers: among those with a history, two that are a little slow would be enough.
@@ -266,7 +266,7 @@ class PrefixComparison(WorkerArrays):
             as_before = float(np.nanquantile(change[i], 0.25 if with_history[i] > MIN_PEERS else 0.0))
             if alone[i] or as_before <= LONGER:
                 residual[i] = np.minimum(change[i], change[i] - as_before)
-        new = there & learn[rows][None, :]
+        new = enough & learn[rows][None, :]
         updated = np.where(np.isnan(usual), level, usual + LEARNING * (level - usual))
         self._usual[picked] = np.where(new, updated, usual)
         self._known[picked] = np.where(new, known + 1, known)
@@ -308,14 +308,14 @@ class PrefixComparison(WorkerArrays):
         self._now[row, dropped] = self._base[row, dropped] = 0  # when one comes again, it begins at 0
         former = {before[i]: column for i, column in zip(worker.places.tolist(), worker.columns.tolist(), strict=True)}
         ended = {before[i]: n for i, n in zip(worker.without.tolist(), worker.ended.tolist(), strict=True)}
-        found = [self._columns.get(prefix) for prefix in prefixes]
+        columns = [self._columns.get(prefix) for prefix in prefixes]
         if self._columns.free or len(self._wanted) < MAX_PREFIXES:
             n = tasks[:, _N].tolist()
-            for i in [i for i, column in enumerate(found) if column is None and prefixes[i] not in former]:
+            for i in [i for i, column in enumerate(columns) if column is None and prefixes[i] not in former]:
                 if prefixes[i] not in ended or n[i] > ended[prefixes[i]]:
-                    found[i] = self._column(prefixes[i], at)
+                    columns[i] = self._column(prefixes[i], at)
         # Tasks that ended before the prefix got its column are not compared.
-        for i, (prefix, column) in enumerate(zip(prefixes, found, strict=True)):
+        for i, (prefix, column) in enumerate(zip(prefixes, columns, strict=True)):
             # It may have another column than before, or the same one again after it was cleared.
             moved = worker.version != self._version and prefix in former
             if column is not None and (
@@ -323,9 +323,9 @@ class PrefixComparison(WorkerArrays):
             ):
                 self._now[row, column] = self._base[row, column] = tasks[i]
         worker.prefixes, worker.version = prefixes, self._version
-        worker.columns = np.array([column for column in found if column is not None], np.intp)
-        worker.places = np.array([i for i, column in enumerate(found) if column is not None], np.intp)
-        worker.without = np.array([i for i, column in enumerate(found) if column is None], np.intp)
+        worker.columns = np.array([column for column in columns if column is not None], np.intp)
+        worker.places = np.array([i for i, column in enumerate(columns) if column is not None], np.intp)
+        worker.without = np.array([i for i, column in enumerate(columns) if column is None], np.intp)
         worker.ended = tasks[worker.without, _N]
 
     def _ask_for_columns(self, row: int, worker: _WorkerPrefixes, rates: TaskRates, at: int) -> None:

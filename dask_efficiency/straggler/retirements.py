@@ -34,8 +34,8 @@ class Retirements:
     def chosen(self, wanted: Sequence[str], fleet: Collection[str], *, at: float) -> tuple[str | None, str]:
         """Most urgent machine (wanted ones come in that order) that is there and may be retired now, or the reason."""
         self._at = {name: then for name, then in self._at.items() if at - then < FORGET_SECONDS}
-        there = [name for name in wanted if name in fleet]
-        if not there:
+        present = [name for name in wanted if name in fleet]
+        if not present:
             return None, ""
         gone = [name for name in self._at if name not in fleet]
         size = len(fleet) + len(gone)
@@ -44,7 +44,7 @@ class Retirements:
             return None, f"{len(self._at)} of {size} were retired within a day; the most is {most}"
         if self._at and at - max(self._at.values()) < self._every_seconds:
             return None, f"the last one was retired {at - max(self._at.values()):.0f} s ago"
-        return there[0], ""
+        return present[0], ""
 
     def retired(self, name: str, *, at: float) -> None:
         """Remember a retirement, or the attempt of one."""

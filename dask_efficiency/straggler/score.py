@@ -253,17 +253,17 @@ def usual_of(runs: Sequence[tuple[Observations, int]]) -> Usual:
         deviation = MAD_TO_DEVIATION * float(np.median(np.abs(np.array(of_runs) - middle[name])))
         spread[name] = deviation if len(of_runs) > 2 else math.inf
     together = {name: np.concatenate(parts) for name, parts in values.items()}
-    high = {name: float(np.quantile(one, RARELY)) for name, one in together.items() if len(one)}
-    found = Usual(middle, spread, float(np.median(between)) if between else math.nan, high)
-    return replace(found, tail=_tail([score(observations, workers, found) for observations, workers in runs]))
+    high = {name: float(np.quantile(values, RARELY)) for name, values in together.items() if len(values)}
+    usual = Usual(middle, spread, float(np.median(between)) if between else math.nan, high)
+    return replace(usual, tail=_tail([score(observations, workers, usual) for observations, workers in runs]))
 
 
 def _tail(healthy: Sequence[Scores]) -> float:
     """Estimate how far the furthest worker of a healthy run rarely comes, from the furthest one of each run."""
     furthest = [
-        math.log(max(float(one.z.max()), 1e-3) / threshold(int(one.enough.sum()), TAIL_SIGNALS, 1.0))
-        for one in healthy
-        if one.enough.sum() > MIN_OTHERS
+        math.log(max(float(scored.z.max()), 1e-3) / threshold(int(scored.enough.sum()), TAIL_SIGNALS, 1.0))
+        for scored in healthy
+        if scored.enough.sum() > MIN_OTHERS
     ]
     x = np.maximum(np.array(furthest), TAIL_MEAN - 4 * TAIL_SPREAD)
     n = len(x) + TAIL_RUNS

@@ -181,7 +181,7 @@ class TaskRateCounter:
     def _begin(self, table: dict[str, list[float]], name: str, at_most: int, columns: Sequence[str]) -> list[float]:
         """Add a row, in place of the one that was unused for longest if there is no room."""
         if len(table) >= at_most:
-            oldest = min(table, key=lambda each: table[each][-1])
+            oldest = min(table, key=lambda other: table[other][-1])
             del table[oldest]
             if table is self.tasks:
                 del self._usual_size[oldest]
@@ -292,11 +292,11 @@ def read_task_rates(
 def _table(
     name: str, table: WireTable[str] | None, rows: object, named: object, columns: Sequence[str], at_most: int
 ) -> WireTable[str]:
-    found = read_table(name, table, rows, named, columns=len(columns), check=shared_texts).table
+    read = read_table(name, table, rows, named, columns=len(columns), check=shared_texts).table
     # A new name is added before the one that it replaces is removed.
-    if len(found.names) - found.names.count(None) > at_most or len(found.names) > 2 * at_most:
-        raise RefusedPayload(f"{name} has {len(found.names)} names; expected at most {at_most}")
-    return found
+    if len(read.names) - read.names.count(None) > at_most or len(read.names) > 2 * at_most:
+        raise RefusedPayload(f"{name} has {len(read.names)} names; expected at most {at_most}")
+    return read
 
 
 def _named(

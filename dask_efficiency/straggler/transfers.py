@@ -101,15 +101,15 @@ class TransferComparison:
         return receiver, sender, sums
 
     def _some_pairs(self, receivers: list[_Receiver], size: int) -> tuple[Places, Places, Floats]:
-        there = [known for known in receivers if known.gained is not None and known.row < size]
-        for known in there:
+        ready = [known for known in receivers if known.gained is not None and known.row < size]
+        for known in ready:
             if known.membership != self._membership:
                 senders = [self._receivers.get(sender) for sender in known.senders]
                 known.rows = np.array([-1 if other is None else other.row for other in senders], np.intp)
                 known.membership = self._membership
-        receiver = np.repeat([known.row for known in there], [len(known.senders) for known in there]).astype(np.intp)
-        sender = np.concatenate([np.zeros(0, np.intp), *(known.rows for known in there)])
-        gained = [known.gained for known in there if known.gained is not None]
+        receiver = np.repeat([known.row for known in ready], [len(known.senders) for known in ready]).astype(np.intp)
+        sender = np.concatenate([np.zeros(0, np.intp), *(known.rows for known in ready)])
+        gained = [known.gained for known in ready if known.gained is not None]
         sums = np.concatenate([np.zeros((0, len(TRANSFER_SUMS))), *gained])
         some = (sender >= 0) & (sender < size) & (sums[:, 0] > 0)
         return receiver[some], sender[some], sums[some]

@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 
 from dask_efficiency.accounts.slow_worker import Cause, SlowWorker
-from dask_efficiency.show.figures import format_count, format_seconds, format_times, name_of
+from dask_efficiency.show.figures import format_count, format_number, format_seconds, format_times, name_of
 from dask_efficiency.show.finding import Basis, Finding
 from dask_efficiency.straggler.observations import SIZES_DIFFER
 
@@ -83,12 +83,12 @@ def long_task(
 ) -> Finding:
     """Finding of a task, named harmlessly, that took far longer than the others of its prefix, by their medians."""
     title, todo = LONG_TASK
-    size = f", its input is {times_larger:.3g} times as large" if times_larger >= SIZES_DIFFER else ""
+    size = f", its input is {format_number(times_larger)} times as large" if times_larger >= SIZES_DIFFER else ""
     alone = f"; for {format_seconds(alone_seconds)} nothing else ran" if alone_seconds > ALONE * seconds else ""
     return Finding(
         kind="long-task",
         title=title,
-        where=f"{who} took {format_seconds(seconds)}, {times_longer:.3g} times the median{size}{alone}",
+        where=f"{who} took {format_seconds(seconds)}, {format_number(times_longer)} times the median{size}{alone}",
         saves_seconds=seconds,
         basis=Basis.BOUNDED,
         advice=todo,
@@ -100,7 +100,7 @@ def long_task(
 def how_many(slow: Sequence[SlowWorker], workers: int) -> str:
     """Number of slow workers for a headline: ``"2 of 8 workers are slow"``."""
     of = f"of {format_count(workers, 'worker')}"
-    hosts = sum(not one.worker for one in slow)
+    hosts = sum(not finding.worker for finding in slow)
     counts = [format_count(hosts, "host")] if hosts else []
     counts += [str(len(slow) - hosts)] if len(slow) > hosts else []
     return f"{' and '.join(counts) or 'None'} {of} {'are' if len(slow) > 1 else 'is'} slow"

@@ -31,10 +31,10 @@ WITHOUT = ("kernel-launch", "kernel-gap", "gpu-communication", "gpu-sync", "data
 def _instance(context: click.Context, parameter: click.Parameter, value: str | None) -> int | tuple[int, int] | None:
     if value is None:
         return None
-    found = re.fullmatch(r"(\d{1,9})(?::(\d{1,9}))?", value)
-    if not found:
+    parsed = re.fullmatch(r"(\d{1,9})(?::(\d{1,9}))?", value)
+    if not parsed:
         raise click.BadParameter(f"{value!r} is not a number such as 1, or the first and the last such as 1:3")
-    return int(found[1]) if found[2] is None else (int(found[1]), int(found[2]))
+    return int(parsed[1]) if parsed[2] is None else (int(parsed[1]), int(parsed[2]))
 
 
 @click.command("path")
@@ -130,5 +130,7 @@ def _look(files: tuple[str, ...]) -> str | None:
     if given.kind is InputKind.TORCH_PATH:
         return given.where
     if given.kind not in (InputKind.KINETO, InputKind.CHROME, InputKind.OTHER):
-        raise given.refusal("traces that torch.profiler wrote, or a path that --save wrote")
+        from dask_efficiency.torch_traces.kineto.load import EXPECTED
+
+        raise given.refusal(EXPECTED)
     return None

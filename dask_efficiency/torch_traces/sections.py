@@ -22,8 +22,10 @@ from dask_efficiency.runs.sections.by_kind import (
     seconds_table,
     top,
 )
+from dask_efficiency.show.columns import TypedColumn, as_records, as_table, seconds, words
 from dask_efficiency.show.document import Cell, Document, Section, Share, Table, section, with_content
 from dask_efficiency.show.figures import (
+    Scale,
     format_count,
     format_seconds,
     format_share,
@@ -35,6 +37,7 @@ from dask_efficiency.show.figures import (
 from dask_efficiency.show.finding import MAX_SHOWN
 from dask_efficiency.torch_traces.path.lateness import LatenessCause
 from dask_efficiency.torch_traces.path.path import TorchCriticalPath
+from dask_efficiency.torch_traces.path.ranks import JobRanks, StepStragglers
 from dask_efficiency.torch_traces.path.speeds import WITHOUT
 from dask_efficiency.torch_traces.path.stretches import GROUPS, NOBODY, in_figures
 
@@ -52,6 +55,9 @@ MAX_RANKS, MAX_STEPS = 16, 12
 #: Nodes of graphs above which a page lacks what would help: working that out takes some seconds.
 MAX_NODES = 200_000
 
+#: Kinds of time of which a page says what they cost only if the trace shows when the GPU was idle.
+OF_IDLE_GPUS = ("kernel-launch", "kernel-gap", "gpu-sync")
+
 #: Number of names that a page tries to speed up, and by how much (a guess: examples).
 TRIED_NAMES, TRIED_FACTOR = 4, 2.0
 
@@ -61,11 +67,9 @@ def to_dict(path: TorchCriticalPath) -> dict[str, Any]:
     question, job = path.question, path.job
     names = ("rank", "collectives", "last", "suffered_seconds", "caused_seconds")
     waits = zip(*(getattr(job.waits, name).tolist() for name in names), strict=True)
-    found = job.stragglers
-    rows = zip(found.step.tolist(), found.rank.tolist(), found.cause.tolist(), found.caused.tolist(), strict=True)
     return {
         "headline": path.headline,
-        "findings": [one.to_dict() for one in path.findings],
+        "findings": [finding.to_dict() for finding in path.findings],
         "files": [rank.path for rank in path.trace.ranks],
         "annotation": question.annotation,
         "instance": question.instance,
@@ -79,15 +83,8 @@ def to_dict(path: TorchCriticalPath) -> dict[str, Any]:
         "inferred_edges": path.inferred_edges,
         "data_floor_seconds": None if path.graph.trace.execution is None else path.data_flow().floor_seconds,
         "changes": list(path.changes),
-        "stragglers": [
-            {
-                "step": step if step != MISSING else None,
-                "rank": job.numbers[position],
-                "cause": LatenessCause(cause).label,
-                "caused_seconds": caused / 1e9,
-            }
-            for step, position, cause, caused in rows
-        ],
+        "notes": [*_notes(path)],
+        "stragglers": as_records(_stragglers(job, job.stragglers)),
         "waits": [dict(zip(names, row, strict=True)) for row in waits],
     }
 
@@ -115,7 +112,7 @@ def context(path: TorchCriticalPath) -> str:
 
 def document(path: TorchCriticalPath) -> Document:
     """Document for a terminal."""
-    first = tuple(one.lines for one in path.findings[:MAX_SHOWN])
+    first = tuple(finding.lines for finding in path.findings[:MAX_SHOWN])
     return Document(title(path), context(path), path.headline, sections(path), findings=first)
 
 
@@ -138,8 +135,8 @@ def what_if_document(before: TorchCriticalPath, after: TorchCriticalPath) -> Doc
 def sections(path: TorchCriticalPath) -> tuple[Section, ...]:
     """Sections with content, in reading order."""
     changed = section("Not as it was recorded", *(f"{sentence(change)}." for change in path.changes), caveat=True)
-    found = (changed, kinds(path), by_name(path), by_rank(path), longest(path), by_data(path), stalled(path))
-    return with_content(*found, waits(path), steps(path), notes(path))
+    of_path = (changed, kinds(path), by_name(path), by_rank(path), longest(path), by_data(path), stalled(path))
+    return with_content(*of_path, waits(path), steps(path), notes(path))
 
 
 def _timed(heads: Iterable[str], rows: Iterable[Iterable[Cell | float]], largest: float, **drawn: Any) -> Table:
@@ -194,8 +191,8 @@ def by_rank(path: TorchCriticalPath) -> Section:
         return Section("")
     # time before the first rank of the path began does not count for that rank
     unknown = path.seconds_of([Kind.UNATTRIBUTED], "rank")
-    found = {name: value - unknown.get(name, 0.0) for name, value in path.seconds("rank").items()}
-    seconds = {f"rank {name}" if name != NOBODY else name: value for name, value in found.items()}
+    known = {name: value - unknown.get(name, 0.0) for name, value in path.seconds("rank").items()}
+    seconds = {f"rank {name}" if name != NOBODY else name: value for name, value in known.items()}
     seconds[UNKNOWN] = sum(unknown.values())
     seconds = _largest({name: value for name, value in seconds.items() if round(1e9 * value)})
     return section("By rank that the path went through", seconds_table("rank", top(seconds, MAX_RANKS), {}))
@@ -247,47 +244,50 @@ def stalled(path: TorchCriticalPath) -> Section:
 
 def waits(path: TorchCriticalPath) -> Section:
     """Waits between ranks."""
-    found = path.job.waits
-    if not found.suffered.any():
+    totals = path.job.waits
+    if not totals.suffered.any():
         return Section("")
-    order = np.argsort(-found.caused, kind="stable")[:MAX_RANKS]
-    caused, suffered = found.caused_seconds, found.suffered_seconds
+    order = np.argsort(-totals.caused, kind="stable")[:MAX_RANKS]
+    caused, suffered = totals.caused_seconds, totals.suffered_seconds
     rows = (
-        (f"rank {found.rank[row]}", caused[row], suffered[row], f"{found.last[row]} of {found.collectives[row]}")
+        (f"rank {totals.rank[row]}", caused[row], suffered[row], f"{totals.last[row]} of {totals.collectives[row]}")
         for row in order.tolist()
     )
     largest = float(caused.max())
     heads = ("rank", "made wait, {}", "waited, {}", "came last")
     text = (
         f"In {format_count(len(path.job.collectives), 'collective')} the ranks waited "
-        f"{in_figures(int(found.suffered.sum()) / 1e9)} for one another, in sum."
+        f"{in_figures(int(totals.suffered.sum()) / 1e9)} for one another, in sum."
     )
-    more = f"{len(found) - len(order)} more ranks made the others wait less." if len(order) < len(found) else ""
-    bars = tuple(Share(float(found.caused[row]) / float(found.caused.max())) for row in order.tolist())
+    more = f"{len(totals) - len(order)} more ranks made the others wait less." if len(order) < len(totals) else ""
+    bars = tuple(Share(float(totals.caused[row]) / float(totals.caused.max())) for row in order.tolist())
     table = _timed(heads, rows, max(largest, float(suffered.max())), drawings=bars)
     return section("Who waited for whom", text, table, more)
 
 
 def steps(path: TorchCriticalPath) -> Section:
     """The straggler of each step and its cause."""
-    found = path.job.stragglers
-    rows = np.flatnonzero(found.caused > 0)
+    stragglers = path.job.stragglers
+    rows = np.flatnonzero(stragglers.caused > 0)
     if not len(rows):
         return Section("")
-    shown = (
-        (
-            f"step {found.step[row]}" if found.step[row] != MISSING else "(outside of steps)",
-            f"rank {path.job.numbers[int(found.rank[row])]}",
-            LatenessCause(int(found.cause[row])).label,
-            found.caused[row] / 1e9,
-            found.behind[row] / 1e9,
-        )
-        for row in rows[:MAX_STEPS].tolist()
-    )
-    heads = ("step", "straggler", "because of", "made wait, {}", "behind the median, {}")
+    shown, scale = stragglers.take(rows[:MAX_STEPS]), time_scale(float(stragglers.caused.max()) / 1e9)
+    behind = seconds(shown.behind / 1e9, scale)
+    heads = {"step": "step", "rank": "straggler", "cause": "because of"}
+    heads |= {"caused_seconds": "made wait", "behind": "behind the median"}
     more = f"And {format_count(len(rows) - MAX_STEPS, 'more step')}." if len(rows) > MAX_STEPS else ""
-    table = _timed(heads, shown, float(found.caused.max()) / 1e9, words=(0, 1, 2))
+    table = as_table(_stragglers(path.job, shown, scale) | {"behind": behind}, heads)
     return section("The straggler of each step", table, more)
+
+
+def _stragglers(job: JobRanks, stragglers: StepStragglers, scale: Scale | None = None) -> dict[str, TypedColumn]:
+    steps = (None if step == MISSING else step for step in stragglers.step.tolist())
+    return {
+        "step": words(steps, text="step {}".format, unknown="(outside of steps)"),
+        "rank": words((job.numbers[position] for position in stragglers.rank.tolist()), text="rank {}".format),
+        "cause": words(LatenessCause(cause).label for cause in stragglers.cause.tolist()),
+        "caused_seconds": seconds(stragglers.caused / 1e9, scale),
+    }
 
 
 def notes(path: TorchCriticalPath) -> Section:
@@ -317,8 +317,16 @@ def _notes(path: TorchCriticalPath) -> Iterator[str]:
     if ungrouped and len(path.trace.ranks) > 1:
         why = "; ".join(f"{count} as {sentence(reason)}" for reason, count in path.job.collectives.left_out.items())
         yield f"{format_count(ungrouped, 'kernel')} of communication could not be matched over ranks: {why}."
+    if path.grounds.lost:
+        yield (
+            f"{path.grounds.lost} of {path.grounds.launches} launches have no work in the trace: where the program may "
+            "have waited for that, its time is unattributed."
+        )
+    for rank in path.trace.ranks:
+        for note in rank.notes:
+            yield f"Rank {rank.rank}: {note}" if len(path.trace.ranks) > 1 else note
     if lost := sum((Counter(rank.left_out) for rank in path.trace.ranks), Counter[str]()):
-        yield f"Events that could not be read: {', '.join(f'{count} {name_of(why)}' for why, count in lost.items())}."
+        yield f"Left out of the file: {'; '.join(f'{name_of(why)}: {count}' for why, count in lost.items())}."
 
 
 def what_if(before: TorchCriticalPath, after: TorchCriticalPath) -> tuple[Section, ...]:
@@ -342,11 +350,13 @@ def improvements(path: TorchCriticalPath) -> Section:
     """Savings of leaving out each kind of time, and of speeding up the longest names; none for a large graph."""
     if sum(len(graph.nodes) for graph in path.graphs) > MAX_NODES:
         return Section("")
-    found = {f"no {name}": path.saved_seconds(without=[name]) for name in WITHOUT}
+    known = path.grounds.gpu_is_known(path.window_seconds)
+    asked = [name for name in WITHOUT if known or name not in OF_IDLE_GPUS]
+    savings = {f"no {name}": path.saved_seconds(without=[name]) for name in asked}
     for name in [name for name in path.seconds("name") if name != NOBODY][:TRIED_NAMES]:
         shown = f"{shown_name(name)}, {TRIED_FACTOR:g} times as fast"
-        found[shown] = path.saved_seconds(speed_up={f"^{re.escape(name)}$": TRIED_FACTOR})
-    worth = {name: saved for name, saved in _largest(found).items() if saved >= HARDLY * path.window_seconds > 0}
+        savings[shown] = path.saved_seconds(speed_up={f"^{re.escape(name)}$": TRIED_FACTOR})
+    worth = {name: saved for name, saved in _largest(savings).items() if saved >= HARDLY * path.window_seconds > 0}
     if not worth:
         return Section("")
     largest = max(worth.values())

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any
 
+from dask_efficiency.accounts.intake import fitting
 from dask_efficiency.accounts.worker.log import MAX_PREFIX_LENGTH
 from dask_efficiency.gpu.meter import TaskId
 from dask_efficiency.gpu.profilers import PROFILERS, NotProfiled
@@ -157,7 +158,7 @@ class TaskProfiles:
 
     def _leave_out(self, why: str) -> None:
         with self._lock:
-            self._not_profiled[why[:MAX_PREFIX_LENGTH]] += 1
+            self._not_profiled[fitting(why, MAX_PREFIX_LENGTH)] += 1
 
     def _fail(self, error: Exception) -> None:
         """Log once and stop profiling; the task goes on."""

@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dask_efficiency.accounts.checks import RefusedPayload
+from dask_efficiency.accounts.checks import MAX_NANOSECONDS, RefusedPayload
 from dask_efficiency.accounts.details import (
     MAX_DEPTH,
     MAX_HOLDS,
@@ -17,7 +17,7 @@ from dask_efficiency.accounts.details import (
 )
 from dask_efficiency.accounts.metered import Metered
 from dask_efficiency.accounts.rows import OTHER
-from tests.strategies import nanoseconds, window_details
+from tests.strategies import metered, nanoseconds, window_details
 
 
 def place(line: int, prefix: str = "inc") -> SampleRow:
@@ -57,15 +57,9 @@ def test_the_costliest_rows_of_a_long_profile_travel_and_the_rest_as_one_without
         ({"profile": [["idle", "", "inc", 3, 1]]}, "stacks"),
         ({"profile": [["idle", "", "inc", True, 1]]}, "stacks"),
         ({"profile": [["idle", "", "inc"]]}, "expected 5 values"),
-        ({"causes": [["", "inc", {"boredom": 1}]]}, "boredom"),
-        ({"overhead": {"gil": 1}}, "gil"),
         ({"gil_holds": [[-1, "inc", 0]], "stacks": [[]]}, "gil_holds"),
         ({"holders": None}, "holders"),
         ({"skew": None}, "skew"),
-        ({"metered": None}, "metered"),
-        ({"metered": [["execute", "", "inc", "io", 1]]}, "expected 6 values"),
-        ({"metered": [["execute", "", "inc", "io", "seconds", -1]]}, "metered"),
-        ({"metered": [["execute", "", "inc", "io", None, 1]]}, "metered"),
         ({"skew": [["inc", [1], [0], None, None]]}, "skew of 'inc'"),
     ],
     ids=repr,
@@ -75,23 +69,24 @@ def test_a_field_out_of_order_is_refused_by_name(change, words):
         decode_details({**encode_details(WindowDetails(), limit=1), **change})
 
 
-@given(st.lists(window_details(), max_size=4))
-def test_profiles_of_several_workers_add_up(every):
+@given(st.lists(st.tuples(window_details(), metered), max_size=4))
+def test_profiles_of_several_workers_add_up(answers):
     merged = MergedProfiles()
-    for i, details in enumerate(every):
-        merged.add(f"w{i}", details)
+    for i, answer in enumerate(answers):
+        merged.add(f"w{i}", *answer)
+    every = [details for details, _ in answers]
     assert sum(merged.profile.values()) == sum(sum(details.profile.values()) for details in every)
     assert sum(merged.holders.values()) == sum(sum(details.holders.values()) for details in every)
     assert len(merged.gil_holds) == min(MAX_HOLDS, sum(len(details.gil_holds) for details in every))
     tasks = sum(sizes.ns.count for details in every for sizes in details.skew.values())
     assert sum(sizes.ns.count for sizes in merged.skew.values()) == tasks
-    assert sum(merged.metered.values()) == sum(sum(details.metered.values()) for details in every)
+    assert sum(merged.metered.values()) == sum(sum(each.values()) for _, each in answers)
 
 
 def test_the_longest_holds_of_all_workers_are_kept_with_their_workers():
     merged = MergedProfiles()
-    merged.add("a", WindowDetails(gil_holds=tuple(Holdup(ns, "inc", ()) for ns in range(MAX_HOLDS))))
-    merged.add("b", WindowDetails(gil_holds=(Holdup(1_000, "sum", ()),)))
+    merged.add("a", WindowDetails(gil_holds=tuple(Holdup(ns, "inc", ()) for ns in range(MAX_HOLDS))), {})
+    merged.add("b", WindowDetails(gil_holds=(Holdup(1_000, "sum", ()),)), {})
     assert merged.gil_holds[0] == ("b", Holdup(1_000, "sum", ()))
     assert len(merged.gil_holds) == MAX_HOLDS
 
@@ -99,27 +94,35 @@ def test_the_longest_holds_of_all_workers_are_kept_with_their_workers():
 def test_beyond_a_bound_first_workers_and_then_labels_are_merged_and_sums_stay():
     merged = MergedProfiles()
     for worker in range(3):
-        metered = {Metered("execute", "", "inc", f"label {i}", "count"): 1 for i in range(MAX_ROWS)}
-        merged.add(f"w{worker}", WindowDetails(metered=metered))
+        labels = {Metered("execute", "", "inc", f"label {i}", "count"): 1 for i in range(MAX_ROWS)}
+        merged.add(f"w{worker}", WindowDetails(), labels)
     assert len(merged.metered) == 2 * MAX_ROWS
     assert merged.metered["w0", Metered("execute", "", "inc", "label 7", "count")] == 1
     assert merged.metered["", Metered("execute", "", "inc", "label 7", "count")] == 2
-    merged.add("w3", WindowDetails(metered={Metered("execute", "", "inc", "one more", "count"): 1}))
+    merged.add("w3", WindowDetails(), {Metered("execute", "", "inc", "one more", "count"): 1})
     assert merged.metered["", Metered("execute", "", "", OTHER, "count")] == 1
     assert sum(merged.metered.values()) == 3 * MAX_ROWS + 1
+
+
+def test_sums_of_many_workers_stay_as_large_as_may_travel():
+    merged = MergedProfiles()
+    rows = Metered("execute", "", "inc", "rows", "count")
+    for _ in range(5):
+        merged.add("alice", WindowDetails(), {rows: 1 << 61})
+    assert merged.metered == {("alice", rows): MAX_NANOSECONDS}
 
 
 def test_the_peak_of_a_worker_that_came_twice_is_the_higher_one():
     merged, peak = MergedProfiles(), Metered("memory", "", "", "process", "bytes")
     samples = Metered("memory", "", "inc", "samples", "count")
     for level in (5, 7, 6):
-        merged.add("w", WindowDetails(metered={peak: level, samples: 1}))
+        merged.add("w", WindowDetails(), {peak: level, samples: 1})
     assert merged.metered == {("w", peak): 7, ("w", samples): 3}
 
 
 def test_a_profile_of_many_places_is_bounded_and_keeps_its_sum():
     merged = MergedProfiles()
     for i in range(3):
-        merged.add("a", WindowDetails(profile={place(line + i * MAX_ROWS): 1 for line in range(MAX_ROWS)}))
+        merged.add("a", WindowDetails(profile={place(line + i * MAX_ROWS): 1 for line in range(MAX_ROWS)}), {})
     assert len(merged.profile) <= 2 * MAX_ROWS + 1
     assert sum(merged.profile.values()) == 3 * MAX_ROWS

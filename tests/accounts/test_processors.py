@@ -14,6 +14,7 @@ from dask_efficiency.accounts.processors import (
     decode_processors,
     encode_processors,
     others_share,
+    taken_by_others,
 )
 
 everyone = st.builds(
@@ -94,6 +95,18 @@ def test_the_share_is_unknown_where_processors_overlap_partly_or_one_process_is_
     then, now = both(0b11, 200, 180, 40)
     for unknown in ((then, then), (now, then), (then, replace(now, used=None)), (then, replace(now, affinity=1))):
         assert others_share([(then, now), unknown]) is None
+
+
+def test_others_take_what_processes_are_allowed_and_cannot_have() -> None:
+    crowd = [both(0b11, 200, 180, 40)]  # 140 of 200
+    assert taken_by_others(crowd) == pytest.approx(0.7)
+    assert taken_by_others(crowd, both(0b11, 200, 180, 40)) == pytest.approx(0.5)
+    # Others cannot take what a limit forbids: of one core of two, 0.6 are left.
+    limited = [(replace(then, quota=1.0), replace(now, quota=1.0)) for then, now in crowd]
+    assert taken_by_others(limited) == pytest.approx(0.4)
+    assert taken_by_others([both(0b11, 200, 60, 40)]) == pytest.approx(0.1)
+    assert taken_by_others([(crowd[0][0], crowd[0][0])]) == 0.0
+    assert taken_by_others([]) == 0.0
 
 
 @pytest.mark.parametrize(

@@ -59,3 +59,20 @@ def test_a_finding_with_a_part_missing_or_an_unknown_cause_is_refused(without: s
 def test_the_confidence_grows_with_the_score_from_that_of_a_finding_that_is_barely_flagged(score, more, wrong):
     assert 1 - wrong <= confidence_of(score, wrong=wrong) <= confidence_of(score + more, wrong=wrong) <= 1
     assert confidence_of(1.0, wrong=wrong) == 1 - wrong
+
+
+@pytest.mark.parametrize("odd", [10**400, 1e301, math.nan, True, "2", [1]])
+@pytest.mark.parametrize("name", ["score", "confidence", "since", "effect", "seconds_lost", "z", "tasks"])
+def test_a_number_that_is_none_or_far_too_large_is_refused(name: str, odd: object) -> None:
+    content = FINDING.to_dict()
+    (content["evidence"][0] if name in content["evidence"][0] else content)[name] = odd
+    with pytest.raises(ValueError, match="; expected a (whole )?number from"):
+        SlowWorker.from_dict(content)
+
+
+@pytest.mark.parametrize("name", ["worker", "host", "line", "signal"])
+def test_a_name_that_is_no_text_is_refused(name: str) -> None:
+    content = FINDING.to_dict()
+    (content["evidence"][0] if name in content["evidence"][0] else content)[name] = ["a"]
+    with pytest.raises(ValueError, match="expected a string"):
+        SlowWorker.from_dict(content)

@@ -26,6 +26,15 @@ def test_alarms_are_counted_in_healthy_windows_alone() -> None:
     assert table.alarms([case((), (3,)), case((), ()), case((1,), (3,))]) == "1/2 (50%)"
 
 
+def test_a_confidence_is_held_against_the_share_that_is_at_fault() -> None:
+    sure = Judged(8, "ECC error", (1,), (1, 2), (0.95, 0.75))
+    assert table.calibration([sure, Judged(8, "", (), (4,), (0.92,))]) == [
+        " 70% to  80%: 0 of 1 at fault [0%, 79%]",
+        " 90% to 100%: 1 of 2 at fault [9%, 91%]",
+    ]
+    assert table.wilson(8, 10) == pytest.approx((0.490, 0.943), abs=1e-3)
+
+
 def test_windows_of_the_first_generator_are_those_that_it_draws_itself() -> None:
     seed = next(seed for seed in SEEDS[FIRST, "tune"] if generate(seed).values.shape[1] < 20)
     (window,) = windows(FIRST, [seed], most_machines=20)

@@ -5,13 +5,14 @@ import pytest
 from click.testing import CliRunner, Result
 
 import dask_efficiency
-from dask_efficiency import EfficiencyReport, load_report
+from dask_efficiency import load_report
 from dask_efficiency.accounts.buckets import Breakdown
 from dask_efficiency.cli import main
 from dask_efficiency.cli.inputs import InputKind, is_address, look_at
 from tests.cli.results_of_commands import fails_in_one_line
+from tests.report.samples import report_of
 
-REPORT = EfficiencyReport(
+REPORT = report_of(
     name="nightly",
     started=1_780_000_000.0,
     window_seconds=10.0,

@@ -63,8 +63,9 @@ def output(*arguments: str) -> str:
 def test_each_command_is_answered_over_tls(tls: tuple[str, list[str]]) -> None:
     address, options = tls
     # The past reaches to the last heartbeat.
-    found = eventually(lambda: json.loads(output("report", address, "--json", *options))["report"]["by_worker"])
-    assert sum(sum(row.values()) for row in found.values()) > 0
+    assert eventually(
+        lambda: sum(json.loads(output("report", address, "--json", *options))["report"]["facts"]["value"])
+    )
     assert "abs" in json.loads(output("critical-path", address, "--json", *options))["seconds_by_prefix"]
     assert "Stragglers of" in output("stragglers", address, *options)
     (line,) = output("top", address, "--once", "--json", "--interval", "1s", *options).splitlines()

@@ -6,6 +6,7 @@ import pytest
 
 import dask_efficiency
 from dask_efficiency import Bucket
+from dask_efficiency.accounts.buckets import CAUSES
 from dask_efficiency.plugin.options import OPTIONS
 from tests.docs.markdown import PAGES, ROOT, anchors, links
 from tests.test_public_names import FOLDERS
@@ -21,6 +22,12 @@ def test_the_table_of_options_is_the_one_in_the_code():
     for name, option in OPTIONS.items():
         key = f"efficiency.{name.replace('_', '-')}"
         assert f"| `{name}` | `{key}` | `{option.default}` | {option.meaning} |" in text("options.md")
+
+
+@pytest.mark.parametrize("bucket", [Bucket.THREAD_NONCPU, Bucket.IDLE])
+def test_the_table_of_a_bucket_s_causes_is_the_one_in_the_code(bucket):
+    table = text("waiting.md").split(f"| cause of `{bucket}` |")[1].split("\n\n")[0]
+    assert tuple(re.findall(r"^\| `([\w-]+)` \|", table, re.MULTILINE)) == CAUSES[bucket]
 
 
 def test_every_bucket_has_a_section_of_its_own():

@@ -166,6 +166,22 @@ def test_a_watch_that_nobody_reads_ends() -> None:
         cli._watched(stub, iter([1.0, 2.0]), ends=False)
 
 
+@pytest.mark.parametrize("error", [KeyError("wrong"), OSError("wrong"), ValueError("wrong"), MemoryError("wrong")])
+def test_a_watch_that_goes_on_does_so_after_any_error_of_a_round(error: Exception, capsys) -> None:
+    rounds: list[float] = []
+
+    def one(at: float) -> list[Any]:
+        rounds.append(at)
+        if at == 2:
+            raise error
+        return []
+
+    stub: Any = SimpleNamespace(round=one, unjudged="")
+    assert cli._watched(stub, iter([1.0, 2.0, 3.0]), ends=False) == (False, True)
+    assert rounds == [1, 2, 3]
+    assert capsys.readouterr().err.count("wrong") == 1
+
+
 def test_a_model_of_other_metrics_is_refused(metrics: Path, tmp_path: Path) -> None:
     model = tmp_path / "m.npz"
     Minder({"cold": random_autoencoder()}).save(model)
@@ -200,7 +216,7 @@ def test_a_detector_is_trained_on_tables(tmp_path: Path) -> None:
     table.to_parquet(tmp_path / "quiet.parquet")
     model = tmp_path / "minder.npz"
     code, _, err = run("train", tmp_path / "quiet.csv", tmp_path / "quiet.parquet", "--steps", 2, "--save", model)
-    assert (code, err) == (0, "")
+    assert code == 0, err
     assert load_minder(model).metrics == ("heat",)
 
 
@@ -233,3 +249,25 @@ def test_ctrl_c_keeps_the_metrics_that_were_learnt_and_an_older_whole_detector(b
     else:
         assert "minder.npz stays as it was; of the new detector only cpu was learnt" in err
         assert detector.read_bytes() == before
+
+
+def test_a_table_of_metrics_is_judged_by_the_command_for_stragglers(tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    at, random = np.arange(0.0, 900.0, 5.0), np.random.default_rng(0)
+    table = pd.DataFrame({"at": np.repeat(at, 8), "worker": np.tile([f"w{i}" for i in range(8)], len(at))})
+    table["load"] = random.normal(10, 0.5, len(table))
+    table.to_csv("past.csv", index=False)
+    table.loc[(table["worker"] == "w3") & (table["at"] > 300), "load"] += 8
+    table.to_csv("now.csv", index=False)
+    (tmp_path / "tasks.csv").write_text("worker,prefix,start,stop\nw3,p,0,1\n")
+
+    def output(*arguments: str) -> str:
+        return CliRunner().invoke(main, ["stragglers", *arguments]).output
+
+    for options in ([], ["--history", "past.csv"]):
+        shown = output("now.csv", *options).split()
+        assert shown[shown.index("Worker") + 1] == "w3"
+        assert shown[shown.index("readings") + 1 :][:3] == ["load", "17.6", "10"]
+    assert "None of 8 workers is slow." in output("past.csv")
+    assert "--history is no table of metrics" in output("now.csv", "--history", "tasks.csv")
+    assert "this is one of metrics" in output("now.csv", "--factor", "2")

@@ -79,7 +79,7 @@ def a_scheduler(answer: Callable[..., Awaitable[Any]]) -> Callable[[Callable[[An
     """Asks a scheduler whose handler is a function."""
 
     async def asked(question: Callable[[Any], Awaitable[Any]]) -> Any:
-        return await question(SimpleNamespace(scheduler=SimpleNamespace(**{names.OP: answer})))
+        return await question(SimpleNamespace(scheduler=SimpleNamespace(address="inproc://here", **{names.OP: answer})))
 
     return lambda question: asyncio.run(asked(question))
 
@@ -93,6 +93,15 @@ def test_metrics_end_now_by_the_clock_of_the_watch() -> None:
     series = SchedulerSource("here", a_scheduler(answer)).pull(start=940.0, stop=1_000.0)
     assert series.start == 940.0
     assert series.values.shape == (1, 2, 12)
+
+
+def test_samples_at_another_step_are_refused_before_tables_grow() -> None:
+    async def answer(**asked: object) -> dict[str, Any]:
+        reply = {"metrics": ["cpu"], "workers": ["a"], "groups": [""], "hosts": [""], "step_seconds": 1e-5}
+        return reply | {"start": 9_000.0, "values": [[[1e300]]]}
+
+    with pytest.raises(ValueError, match="the scheduler at here has a sample in 1e-05 s; expected one in 5 s"):
+        SchedulerSource("here", a_scheduler(answer)).pull(start=940.0, stop=1_000.0)
 
 
 def test_a_scheduler_that_stops_answering_is_given_up() -> None:

@@ -1,17 +1,24 @@
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass, field, replace
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
+from hypothesis import HealthCheck, given, settings
 
 from dask_efficiency.accounts.slow_worker import Cause, SlowWorker
-from dask_efficiency.fleet.outliers.metric_series import MetricSeries
+from dask_efficiency.fleet.assembly import outlier_detector
+from dask_efficiency.fleet.outliers.metric_series import MetricSeries, metric_series_of
 from dask_efficiency.fleet.prometheus.receivers import NotReceivedError, OwnMetrics
+from dask_efficiency.fleet.rounds.exclusions import LeavingOut
 from dask_efficiency.fleet.rounds.rounds import Event
 from dask_efficiency.fleet.settings import WatchSettings
 from dask_efficiency.fleet.watch import FleetWatch, instants, unjudged
+from tests.fleet.outliers.shapes import tables
 
 
 @dataclass
@@ -28,7 +35,7 @@ class Fleet:
     #: From then on, the first machine is ahead of its time.
     faulty_since: float = np.inf
 
-    def pull(self, *, start: float, stop: float) -> MetricSeries:
+    def pull(self, *, start: float, stop: float, leave_out: LeavingOut | None = None) -> MetricSeries:
         self.asked.append((start, stop))
         if self.away:
             raise OSError("no Prometheus answers")
@@ -67,9 +74,9 @@ class Scene:
         self.shown: list[Event] = []
         self.warned: list[str] = []
         ticks = iter(range(1000))
-        settings = WatchSettings(window=300, history=600, webhook=self.inbox)  # type: ignore[arg-type]
+        chosen = WatchSettings(window=300, history=600, webhook=self.inbox)  # type: ignore[arg-type]
         shown, warned = self.shown.append, self.warned.append
-        self.watch = FleetWatch(self.fleet, self.detect, settings, shown, warn=warned, clock=lambda: float(next(ticks)))
+        self.watch = FleetWatch(self.fleet, self.detect, chosen, shown, warn=warned, clock=lambda: float(next(ticks)))
 
     def detect(self, window: MetricSeries, past: MetricSeries | None, /) -> list[SlowWorker]:
         self.windows.append((window, past))
@@ -147,6 +154,19 @@ def test_samples_of_a_machine_at_fault_do_not_become_its_past() -> None:
     assert times(past) == list(range(10_100, 10_700, 10))
 
 
+def test_a_machine_that_is_at_fault_soon_after_it_has_joined_is_found_for_as_long_as_it_is() -> None:
+    at = np.arange(0.0, 14_400.0, 15.0)
+    values = np.random.default_rng(0).normal(10, 0.5, (1, 8, len(at))).astype(np.float32)
+    values[0, 3, at < 6_300] = np.nan
+    values[0, 3, at >= 6_900] += 8
+    series = MetricSeries.of(values, metrics=["load"], step_seconds=15.0)
+    shown: list[Event] = []
+    watch = FleetWatch(recorded(series), outlier_detector(), WatchSettings(), shown.append, print, clock=lambda: 0.0)
+    for last in range(4_800, 14_400, 480):
+        watch.round(last)
+    assert [(str(event.change), event.finding.worker, event.at) for event in shown] == [("begins", "3", 7_200)]
+
+
 def test_a_receiver_gets_one_message_when_a_finding_begins_and_one_when_it_ended() -> None:
     scene = Scene("a")
     scene.rounds(10_000, 10_100)
@@ -198,6 +218,162 @@ def test_an_empty_fleet_is_not_judged() -> None:
     scene = Scene(machines=())
     scene.rounds(10_000)
     assert scene.shown == scene.windows == []
+
+
+def test_a_machine_that_the_detector_fails_on_is_left_out_told_once_and_counted() -> None:
+    pytest.importorskip("prometheus_client")
+    scene = Scene("a", machines=tuple("abcdefgh"))
+    scene.watch.metrics, found = OwnMetrics(), scene.watch.detector
+
+    def detect(window: MetricSeries, past: MetricSeries | None, /) -> list[SlowWorker]:
+        if "c" in window.workers:
+            raise IndexError("index 0 is out of bounds")
+        return found(window, past)
+
+    scene.watch.detector = detect
+    scene.rounds(10_000, 10_100)
+    (line,) = scene.warned
+    assert line.startswith("goes on without the machine c: IndexError: index 0 is out of bounds (test_watch.py:")
+    assert [event.finding.worker for event in scene.shown] == ["a"]
+    assert [scene.count("left_out_total", about=about) for about in ("machine", "metric", "event")] == [2, 0, 0]
+    assert [scene.count("rounds_total", outcome=outcome) for outcome in ("judged", "failed")] == [2, 0]
+
+
+@pytest.mark.parametrize("error", [IndexError, MemoryError, ZeroDivisionError, RecursionError])
+@pytest.mark.parametrize("where", ["pull", "detector"])
+def test_a_round_that_fails_begins_and_ends_nothing_and_the_next_goes_on(where: str, error: type[Exception]) -> None:
+    pytest.importorskip("prometheus_client")
+
+    def fail(*_: object, **__: object) -> Any:
+        raise error("wrong")
+
+    scene = Scene("a")
+    scene.watch.metrics = OwnMetrics()
+    scene.rounds(10_000)
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(*((scene.fleet, where) if where == "pull" else (scene.watch, where)), fail)
+        for at in (10_100, 10_200, 10_300):
+            assert scene.watch.round(at) == []
+            assert scene.watch.unjudged.startswith(f"the round failed: {error.__name__}: wrong (test_watch.py:")
+            assert scene.watch.found == ()
+    scene.rounds(10_400)
+    assert not scene.watch.unjudged
+    assert [event.change for event in scene.shown] == ["begins"]
+    assert [scene.count("rounds_total", outcome=outcome) for outcome in ("judged", "failed")] == [2, 3]
+    assert scene.fleet.checked == 1
+
+
+@pytest.mark.parametrize("ending", [KeyboardInterrupt, SystemExit])
+def test_what_ends_a_program_ends_the_watch(ending: type[BaseException]) -> None:
+    def fail(*_: object) -> Any:
+        raise ending
+
+    scene = Scene()
+    scene.watch.detector = fail
+    with pytest.raises(ending):
+        scene.rounds(10_000)
+
+
+def test_a_receiver_that_fails_in_any_way_is_tried_again() -> None:
+    def fail(body: dict[str, Any]) -> None:
+        raise RuntimeError("can't start new thread")
+
+    scene = Scene("a")
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(scene.inbox, "tell", fail)
+        scene.rounds(10_000)
+    (line,) = scene.warned
+    assert line.startswith("RuntimeError: can't start new thread (test_watch.py:")
+    assert line.endswith("tried again in the next round")
+    scene.rounds(10_100)
+    assert scene.inbox.machines() == [("firing", "a")]
+
+
+def test_an_event_that_no_message_can_be_made_of_holds_no_other_up() -> None:
+    scene = Scene("a")
+    scene.watch.detector = lambda window, past: [SlowWorker("a", "", Cause.GPU, 1.5, 0.9, 1e300, None)]
+    scene.rounds(10_000)
+    assert [line.split(": ")[0] for line in scene.warned] == ["goes on without the event a"]
+    scene.watch.detector = scene.detect
+    scene.finds = ["b"]
+    scene.rounds(10_100)
+    assert scene.inbox.machines() == [("firing", "b")]
+
+
+def test_an_event_that_cannot_be_shown_is_told_and_the_next_is_shown() -> None:
+    def show(event: Event) -> None:
+        if event.finding.worker == "a":
+            raise ValueError("no line")
+        scene.shown.append(event)
+
+    scene = Scene("a", "b")
+    scene.watch.show = show
+    scene.rounds(10_000)
+    assert [event.finding.worker for event in scene.shown] == ["b"]
+    assert len(scene.warned) == 1
+
+
+def recorded(series: MetricSeries) -> Any:
+    """Source of a fleet's past."""
+    step = series.step_seconds
+
+    def pull(*, start: float, stop: float, leave_out: LeavingOut | None = None) -> MetricSeries:
+        first, last = round(start / step), round(stop / step)
+        part = replace(series, start=first * step, values=series.values[:, :, first:last])
+        return part.only(np.flatnonzero(np.isfinite(part.values).any(axis=(0, 2))))
+
+    return SimpleNamespace(name="", step_seconds=step, pull=pull, check=lambda series: None)
+
+
+INSTANTS = range(4500, 30_000, 480)
+
+
+def test_machines_that_share_no_job_are_not_named_and_it_is_told_once() -> None:
+    random = np.random.default_rng(0)
+    load = np.repeat(random.lognormal(3, 1, (2, 8, 60)), 60, axis=2)  # each with a load of its own for ten minutes
+    series = MetricSeries.of(load * random.normal(1, 0.02, load.shape), metrics=("cpu", "net"), step_seconds=10.0)
+
+    source, detector, shown, warned = recorded(series), outlier_detector(), [], []
+    pull = source.pull
+    alone = [detector(pull(start=at - 900, stop=at), pull(start=at - 4500, stop=at - 900)) for at in INSTANTS]
+    assert sum(map(bool, alone)) > len(alone) / 4
+    watch = FleetWatch(source, detector, WatchSettings(), shown.append, warned.append, clock=lambda: 0.0)
+    pytest.importorskip("prometheus_client")
+    watch.metrics = OwnMetrics()
+    for at in INSTANTS:
+        watch.round(at)
+    assert watch.metrics.registry.get_sample_value("dask_efficiency_watch_bounded") == 1
+    assert shown == []
+    (line,) = warned
+    assert line.startswith("these machines seem to share no job: 3 of 8 left their own past by ")
+
+
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+@given(tables())
+def test_a_watch_of_a_fleet_of_any_shape_fails_in_no_round(table: pd.DataFrame) -> None:
+    try:
+        whole = metric_series_of(table)
+    except ValueError:  # no row
+        return
+    warned: list[str] = []
+    step, samples = whole.step_seconds, whole.values.shape[2]
+
+    def pull(*, start: float, stop: float, leave_out: LeavingOut | None = None) -> MetricSeries:
+        first, last = (min(max(round((at - whole.start) / step), 0), samples) for at in (start, stop))
+        part = replace(whole, start=whole.start + first * step, values=whole.values[:, :, first:last])
+        there = np.isfinite(part.values).any(axis=(0, 2))
+        return part.only(np.flatnonzero(there))
+
+    source: Any = SimpleNamespace(name="", step_seconds=step, pull=pull, check=lambda series: None)
+    watch_settings = WatchSettings(window=40 * step, history=60 * step)
+    detector = outlier_detector()
+    watch = FleetWatch(source, detector, watch_settings, lambda event: None, warned.append, clock=lambda: 0.0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for at in range(20, samples + 20, 20):
+            watch.round(whole.start + at * step)
+            assert "failed" not in watch.unjudged
+    assert all(line.startswith("these machines seem to share no job") for line in warned)
 
 
 @pytest.mark.parametrize("last", [80, 100])

@@ -4,8 +4,9 @@ from typing import Any
 
 import pytest
 
-from dask_efficiency.accounts.buckets import CAUSES, UNKNOWN, Breakdown, Bucket
+from dask_efficiency.accounts.buckets import CAUSES, UNKNOWN, Bucket
 from dask_efficiency.accounts.cluster.cluster import ClusterLedger
+from dask_efficiency.accounts.facts import Facts
 from dask_efficiency.accounts.rows import OTHER
 from dask_efficiency.accounts.worker.balance import TASK_BUCKETS
 from dask_efficiency.live.last_seconds import (
@@ -19,6 +20,7 @@ from dask_efficiency.live.last_seconds import (
     moved_text,
     not_sampled_text,
 )
+from dask_efficiency.plugin.names import ALL_WORKERS
 from dask_efficiency.plugin.scheduler.accounts import Moment
 from dask_efficiency.report.findings import in_a_line
 from tests.live.bokeh.meter import SECOND
@@ -26,7 +28,8 @@ from tests.live.bokeh.meter import SECOND
 
 def last_seconds(did: Mapping[str, int], causes: Mapping[str, int] | None = None) -> LastSeconds:
     nobody = Details(0)
-    return LastSeconds(seconds=9.0, nthreads=4, did=Breakdown(did), then=nobody, now=nobody, causes=causes or {})
+    facts = Facts.of_views({ALL_WORKERS: did}, causes={ALL_WORKERS: causes or {}})
+    return LastSeconds(seconds=9.0, nthreads=4, facts=facts, then=nobody, now=nobody)
 
 
 def test_a_line_has_the_useful_share_and_the_largest_loss() -> None:

@@ -8,17 +8,19 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import asynccontextmanager, contextmanager
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
 from distributed import Client, LocalCluster, wait
+from distributed.comm import CommClosedError
 
 from dask_efficiency import EfficiencyPlugin, snapshot, unregister
 from dask_efficiency.accounts.cluster.cluster import ClusterLedger
 from dask_efficiency.cli import main
+from dask_efficiency.live import top
 from dask_efficiency.plugin.scheduler.replies import MAX_LIVE_WORKERS, of_live
 from tests.cli.results_of_commands import fails_in_one_line
 from tests.plugin.tasks import Diary, wait_for_word
@@ -96,7 +98,7 @@ def test_a_wrong_address_is_refused_in_a_line(tmp_path):
     path.write_text("{}")
     result = run(str(path))
     assert result.exit_code == 1
-    assert "expected a scheduler's address or its scheduler file" in result.stderr
+    assert "expected a scheduler's address" in result.stderr
     assert "--tls-cert" in fails_in_one_line(run("tls://127.0.0.1:1", "--once"))
     result = run("tcp://127.0.0.1:1", "--once", "--timeout", "0.5s")
     assert result.stderr.startswith("connecting to tcp://127.0.0.1:1, up to 0.5 s\n")
@@ -238,6 +240,30 @@ def test_without_rich_one_view_is_plain_and_a_terminal_lists_the_missing_package
     with on_a_terminal(address, command=command) as (process_on_screen, screen):
         assert "Traceback" not in read_until(screen, r"pip install 'dask-efficiency\[report\]'")
         assert process_on_screen.wait(120) == 1
+
+
+def test_the_end_of_the_scheduler_is_said_in_a_line(monkeypatch):
+    cluster = ClusterLedger(at=0)
+    accounts: Any = SimpleNamespace(
+        cluster=cluster, scheduler=SimpleNamespace(workers={}), session="s", read_interval_seconds=0.5
+    )
+    answers = iter([of_live(accounts)])
+
+    @asynccontextmanager
+    async def connected(*_args: Any, **_kwargs: Any) -> Any:
+        yield None
+
+    async def ask(*_args: Any) -> Any:
+        for answer in answers:
+            return answer
+        raise CommClosedError("in <Closed rpc>: Stream is closed")
+
+    monkeypatch.setattr(top, "connected", connected)
+    monkeypatch.setattr(top, "ask", ask)
+    result = run("tcp://127.0.0.1:8786", "--interval", "1ms", "--json")
+    said = "Error: tcp://127.0.0.1:8786 answers no more: the scheduler stopped, or cannot be reached"
+    assert (result.exit_code, result.stderr.splitlines()[-1]) == (1, said)
+    assert len(result.stdout.splitlines()) == 1
 
 
 def test_the_answer_on_very_many_workers_is_bounded():

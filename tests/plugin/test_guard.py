@@ -18,8 +18,8 @@ from dask_efficiency import EfficiencyReport, efficiency_report, load_report, sn
 from dask_efficiency.accounts.cluster.timeline import TimelineRecorder
 from dask_efficiency.accounts.cluster.windows import ClusterWindow
 from dask_efficiency.accounts.slow_worker import Cause, SlowWorker
-from dask_efficiency.plugin.guard import MAX_NOTE, MAX_REASON, Decoration, Guard, decorate
-from dask_efficiency.plugin.scheduler import replies, spans
+from dask_efficiency.plugin.guard import MAX_NOTE, MAX_REASON, DataGuard, Decoration, Guard, decorate
+from dask_efficiency.plugin.scheduler import replies
 from dask_efficiency.report import efficiency_report as client_half
 from dask_efficiency.report import replies as reports
 from dask_efficiency.report.client_watch import ClientObserver
@@ -75,8 +75,34 @@ def test_interrupts_pass(guard):
 
 #: Fields of a report that are no figures.
 DECORATED = {
-    *("arrivals", "by_span", "causes_by_span", "code", "computed_by", "cores", "environment", "gil_holders", "gpu"),
-    *("gil_holds", "long_tail", "loop_blocks", "metered", "notes", "path", "phases", "profile", "savings", "skew"),
+    *(
+        "arrivals",
+        "by_span",
+        "causes_by_span",
+        "client",
+        "code",
+        "computed_by",
+        "cores",
+        "environment",
+        "facts",
+        "gil_holders",
+        "gpu",
+        "graphs",
+    ),
+    *(
+        "gil_holds",
+        "lock_looks",
+        "long_tail",
+        "loop_blocks",
+        "notes",
+        "path",
+        "phases",
+        "profile",
+        "savings",
+        "skew",
+        "rounds",
+        "sent_by",
+    ),
     *("scheduler_loop", "stragglers", "timeline", "trace"),
 }
 #: What a broken decoration raises; the first is what CPython's ``ast.parse`` does in many threads at once.
@@ -156,8 +182,13 @@ def reply_of(closed: Closed) -> dict[str, Any]:
     return reports.unpacked(asyncio.run(replies.packed(replies.of_window(*closed.window))))
 
 
+#: Views of the facts that need no decoration.
+OF_FACTS = {"by_worker", "by_prefix", "causes_by_worker", "causes_by_prefix", "outside", "details", "moved", "metered"}
+
+
 def figures(report: EfficiencyReport) -> dict[str, Any]:
-    return {name: getattr(report, name) for name in EfficiencyReport.__dataclass_fields__ if name not in DECORATED}
+    fields = {*EfficiencyReport.__dataclass_fields__, *OF_FACTS} - DECORATED
+    return {name: getattr(report, name) for name in fields}
 
 
 def raising(error: Exception) -> Any:
@@ -204,14 +235,14 @@ def test_the_schedulers_figures_do_not_depend_on_any_decoration(closed, monkeypa
         names.add(broken.name)
         (note,) = found["notes"]
         assert note.startswith(f"there is no {broken.words}: ")
-        lost = {"spans": ("spans", "span_causes"), "alone": ("skew",)}.get(broken.name, (broken.name,))
+        lost = {"paths": ("facts",), "alone": ("skew",)}.get(broken.name, (broken.name,))
         assert without(found, *lost, "notes") == without(whole, *lost, "notes")
         report = reports.report_of(found, name="x", started=0.0)
         assert figures(report) == figures(reports.report_of(whole, name="x", started=0.0))
         assert note in report.notes
     assert ", ".join(sorted(names)) == (
-        "alone, arrivals, code, cores, environment, gpu, graphs, metered, profiles, running, scheduler_loop, "
-        "skew, spans, stragglers, timeline"
+        "alone, arrivals, code, cores, environment, gpu, graphs, of_facts, paths, profiles, running, "
+        "scheduler_loop, seceded, skew, stragglers, timeline"
     )
 
 
@@ -237,13 +268,14 @@ def test_the_clients_figures_do_not_depend_on_any_decoration(closed, monkeypatch
         == {
             client_half: (
                 "critical path, list of lines that sent graphs, list of the client's settings, list of workers that "
-                "came, record of the client's phases, search for long tasks, search for stragglers in the trace, "
-                "source listing, trace"
+                "came, number of graphs, number of graphs by line, number of rounds, profile of the client, reading of "
+                "torch's profiles, record of the client's phases, search for long tasks, search for stragglers in the "
+                "trace, source listing, trace"
             ),
             reports: (
                 "account of GPUs, account of the scheduler's event loop, comparison of tasks, environment, list of "
                 "blocked event loops, list of long holds of the GIL, list of stragglers, list of who had the GIL, "
-                "profile, source listing, table of what was metered, timeline"
+                "list of who held locks, profile, source listing, timeline"
             ),
         }[module]
     )
@@ -266,7 +298,7 @@ def shown_everywhere(report: EfficiencyReport, note: str, folder: Path) -> None:
 #: What is broken, and what the report then says that there is not.
 BROKEN = [
     (ast, "parse", "source listing"),
-    (spans, "rolled_up", "list of spans"),
+    (replies, "share_free_time", "list of spans"),
     (replies, "skew_by_prefix", "comparison of tasks"),
     (TimelineRecorder, "add", "timeline"),
     (TimelineRecorder, "timeline", "timeline"),
@@ -297,3 +329,20 @@ def test_a_report_lacks_only_the_part_that_failed(place, name, missing, monkeypa
     assert (found[0].timeline is None) == (missing == "timeline")
     assert bool(found[0].by_span) == (missing != "list of spans")
     assert bool(found[0].skew) == (missing != "comparison of tasks")
+
+
+def test_odd_data_cost_only_themselves_and_are_logged_once_of_each_kind(caplog):
+    odd = DataGuard()
+    assert odd("an answer", int, "7") == 7
+    assert [odd(kind, int, "seven") for kind in ("an answer", "an answer", "an event")] == [None] * 3
+    assert odd("an answer of another form", len, 7) is None
+    *refused, unforeseen = caplog.records
+    assert [record.getMessage().partition(": ")[0] for record in refused] == [
+        "dask_efficiency ignores an answer",
+        "dask_efficiency ignores an event",
+    ]
+    assert [bool(record.exc_info) for record in caplog.records] == [False, False, True]
+    assert (
+        unforeseen.getMessage()
+        == "dask_efficiency ignores an answer of another form: object of type 'int' has no len()"
+    )

@@ -12,7 +12,7 @@ from distributed import Client
 from tornado.ioloop import PeriodicCallback
 
 from dask_efficiency import EfficiencyPlugin, EfficiencyReport, efficiency_report
-from dask_efficiency.report.facts import facts_of
+from dask_efficiency.report.conditions import conditions_of
 from dask_efficiency.report.kinds import advice
 from tests.plugin.tasks import nap
 from tests.plugin.watch import addresses
@@ -113,14 +113,14 @@ def test_slots_wait_for_round_trips_and_the_saturation_that_is_advised_ends_it(n
         ):
             client.register_plugin(EfficiencyPlugin())
             client.run(message_every, seconds=0.4)
-            with efficiency_report(client=client) as found:
+            with efficiency_report(client=client, trace=True) as found:
                 client.gather(client.map(nap, [0.02] * 40, pure=False))
             return found.report
 
     before = report_at(1.0)
     assert share(before, "round-trips") > 0.3  # the rest, where this machine is so busy that the scheduler is
-    needed = facts_of(before).saturation_needed
-    assert f"worker-saturation to {needed:.1f}, from 1:" in advice("idle/round-trips", facts_of(before))
+    needed = conditions_of(before).saturation_needed
+    assert f"worker-saturation to {needed:.1f}, from 1:" in advice("idle/round-trips", conditions_of(before))
     after = report_at(needed)
     waited = [report.idle_causes.get("round-trips", 0.0) for report in (before, after)]
     assert waited[1] < waited[0] / 2, (needed, waited)

@@ -74,6 +74,8 @@ ALONE: dict[Callable[..., list[Mark]], tuple[float, str]] = {
     work.add_up: (12_000_000, "gil"),
     work.nap: (SECONDS, "sleep"),
     work.want_lock: (SECONDS, "lock"),
+    work.begin_transaction: (SECONDS, "lock"),
+    work.await_event: (SECONDS, "cluster"),
     work.run_program: (SECONDS, "child-process"),
     work.run_program_for_output: (SECONDS, "child-process"),
 }

@@ -7,6 +7,7 @@ import asyncio
 import inspect
 from collections.abc import Callable, Iterable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -42,13 +43,16 @@ OWNED = {
         *(patches.UPDATE_GRAPH, patches.LONG_RUNNING, patches.CLIENT_RELEASES_KEYS, patches.STEAL_RESPONSE),
         patches.TICK,
     ],
-    "nothing": [patches.SERIALIZE, patches.OFFLOAD, patches.READ, patches.WRITE],
+    "nothing": [
+        *(patches.PLAIN, patches.SERIALIZE, patches.OFFLOAD, patches.READ, patches.WRITE),
+        *(patches.MESSAGE, patches.PICKLE, patches.UNPICKLE, patches.STEP),
+    ],
     "module": [patches.RUN_TASK, patches.RUN_ACTOR],
     "client": [patches.CLIENT_STARTS, patches.CLIENT_CLOSES],
     "cluster": [patches.CLUSTER_CLOSES],
     "cluster of specs": [patches.CLUSTER_CLOSES],
     "shards": [patches.SHUFFLE_MESSAGE],
-    "worker": [patches.SHUFFLE_RECEIVE, patches.SHUFFLE_INPUTS_DONE],
+    "worker": [patches.SHUFFLE_RECEIVE, patches.SHUFFLE_INPUTS_DONE, patches.GET_DATA],
     "results": [patches.READ_BACK, patches.WRITE_OUT, patches.EVICT],
     "loop": [patches.SELECT],
 }
@@ -66,7 +70,8 @@ def owners(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
 
     scheduler, selector = asyncio.run(make())
     state = SimpleNamespace(nthreads=1)
-    worker = SimpleNamespace(handlers={}, stream_handlers={}, extensions={}, state=state, address="tcp://a")
+    handlers: dict[str, Any] = {"get_data": partial(Worker.get_data, None)}
+    worker = SimpleNamespace(handlers=handlers, stream_handlers={}, extensions={}, state=state, address="tcp://a")
     ShuffleWorkerPlugin().setup(worker)
     return {
         "scheduler": scheduler,

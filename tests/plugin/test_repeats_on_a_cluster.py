@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import dask
 import dask.array as da
+import dask.dataframe as dd
+import pandas as pd
 import pytest
 from distributed import Client, wait
 
@@ -42,10 +44,27 @@ def test_a_window_has_the_repeats_inside_it(client):
     collection.compute()
     with efficiency_report(client) as once:
         da.random.random((40, 40), chunks=20).sum().compute()
-    with efficiency_report(client) as again:
+    with efficiency_report(client) as again:  # as a cell that is run once more, to measure a cure
         collection.compute()
-    assert once.repeats == {}
-    assert {repeat.times for repeat in again.repeats.values()} == {2}
+    with efficiency_report(client) as twice:
+        collection.compute()
+        collection.compute()
+    assert once.repeats == again.repeats == {}
+    assert [note for note in once.notes if "were computed before" in note] == []
+    (note,) = [note for note in again.notes if "were computed before" in note]
+    assert note.endswith("results were computed before this window, too: persist() keeps what is used again")
+    assert {repeat.times for repeat in twice.repeats.values()} == {2}
+
+
+def test_other_names_of_persisted_results_are_no_repeats(client):
+    frame = dd.from_pandas(pd.DataFrame({"a": range(100)}), npartitions=4).persist()
+    wait(frame)
+    with efficiency_report(client) as report:
+        for _ in range(4):
+            frame.compute()
+            eventually(lambda: client.run_on_scheduler(lambda dask_scheduler: len(dask_scheduler.tasks)) == 4)
+    assert report.tasks["succeeded"] == 20  # for each of the four: its partitions, by other names, and all together
+    assert {prefix: repeat.times for prefix, repeat in report.repeats.items()} == {"repartitiontofewer": 4}
 
 
 def test_released_inputs_of_a_lost_result_are_recomputed(mortal_client):

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
+import time
 from collections.abc import Iterator
 from functools import reduce
 from typing import Any
@@ -12,6 +14,7 @@ import dask
 import distributed.worker
 import pytest
 from distributed import Client, LocalCluster
+from distributed.metrics import context_meter
 
 from dask_efficiency import EfficiencyPlugin, efficiency_report, snapshot, unregister
 from tests.plugin.loops import metered_cluster
@@ -50,6 +53,31 @@ def compute(client: Client) -> None:
 
 
 # -- on the worker ---------------------------------------------------------------------------
+
+
+def read(number: int) -> int:
+    """A task that notes a time in the wrong unit, and a loss that diverged."""
+    # A float, as Dask itself can carry whole numbers below 2**64 only.
+    context_meter.digest_metric("read", float(time.time_ns()), "seconds")
+    context_meter.digest_metric("loss", math.nan, "loss")
+    context_meter.digest_metric("rows", 1, "count")
+    return number
+
+
+def test_what_tasks_count_by_mistake_ends_no_computation_and_is_named_in_the_report(new_cluster):
+    with new_cluster() as cluster, Client(cluster) as client:
+        client.register_plugin(EfficiencyPlugin())
+        there = addresses(client)
+        with efficiency_report() as report:
+            assert sum(client.gather(client.map(read, range(40), pure=False))) == 780
+        assert addresses(client) == there
+    assert not report.not_measured
+    counted = report.to_frame("metered").groupby("label")["value"].sum()
+    assert counted["rows"] == 40
+    assert sum(counted.get(label, 0) for label in ("read", "loss")) == 0
+    notes = [note for note in report.notes if "is left out" in note]
+    assert [note.split()[:2] for note in sorted(notes)] == [["label", "loss"], ["label", "read"]]
+    assert all(" (on tcp://" in note for note in notes)
 
 
 def collect_logs(dask_worker: Any) -> None:
@@ -117,8 +145,8 @@ def test_a_failure_on_a_worker_is_logged_once_and_switches_its_meter_off(client,
     assert report.by_worker[name_of(client, second)]["thread-cpu"] >= result["cpu"]
     assert client.run(is_replaced, workers=[first]) == {first: False}
     before = life.by_worker[name]["unmeasured"]
-    assert snapshot(client).by_worker[name]["unmeasured"] > before
     compute(client)
+    assert snapshot(client).by_worker[name]["unmeasured"] > before
     # A fresh registration measures it again.
     unregister(client)
     client.register_plugin(EfficiencyPlugin())

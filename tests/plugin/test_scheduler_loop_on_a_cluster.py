@@ -23,7 +23,7 @@ TASKS = 100
 
 
 class Burner(SchedulerPlugin):
-    """Computes for three milliseconds at each transition, and knows for how long it did."""
+    """Computes for three milliseconds of CPU at each transition, and knows for how long it did."""
 
     name = "burner"
 
@@ -32,10 +32,10 @@ class Burner(SchedulerPlugin):
         self.calls = 0
 
     def transition(self, *args: Any, **kwargs: Any) -> None:
-        began = time.monotonic()
-        while time.monotonic() < began + 0.003:
+        began = time.thread_time()  # waiting for a core is not the loop's business
+        while time.thread_time() < began + 0.003:
             pass
-        self.seconds += time.monotonic() - began
+        self.seconds += time.thread_time() - began
         self.calls += 1
 
 

@@ -6,15 +6,20 @@ import os
 import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
-from types import SimpleNamespace
+from types import FunctionType
 
 import pytest
+from distributed import shuffle
 from distributed.threadpoolexecutor import ThreadPoolExecutor as DaskPool
+from hypothesis import given, reject
 
-from dask_efficiency.accounts.lines import MAX_DEPTH, Frame, Holdup
+from dask_efficiency.accounts.details import WindowDetails, decode_details, encode_details
+from dask_efficiency.accounts.lines import MAX_DEPTH, SampleRow, blamed, place_of
 from dask_efficiency.plugin import stacks
-from dask_efficiency.plugin.stacks import MAX_KNOWN, LoopBlocks, Stacks, frames_of_others
+from dask_efficiency.plugin.stacks import MAX_KNOWN, Stacks, frames_of_others
+from tests.payloads import through_msgpack
 from tests.plugin.watch import eventually
+from tests.strategies import odd_texts
 
 
 def own_line():
@@ -32,12 +37,14 @@ def test_a_tasks_stack_is_without_its_callers_and_waits_on_its_behalf():
     future = pool.submit(task)
     try:
         (ident,) = [thread.ident for thread in pool._threads]
-        eventually(lambda: lines and len(Stacks().task(sys._current_frames()[ident])) == 1)
-        (frame,) = Stacks().task(sys._current_frames()[ident])
+        eventually(lambda: lines and len(Stacks().task(sys._current_frames()[ident])) == 2)
+        frame, called = Stacks().task(sys._current_frames()[ident])
     finally:
         event.set()
         future.result()
         pool.shutdown()
+    assert called.function == "Event.wait"  # and nothing of what it does
+    assert blamed((frame, called)) == frame._replace(function="Event.wait")
     assert frame.function.endswith("task")
     assert os.path.basename(frame.file) == "test_stacks.py"
     assert frame.line == lines[0]
@@ -50,6 +57,22 @@ def test_a_thread_that_runs_no_task_is_at_the_line_of_its_pool():
     stack = Stacks().task(sys._current_frames()[thread.ident])
     pool.shutdown()
     assert [os.path.basename(os.path.dirname(frame.file)) for frame in stack] == ["concurrent"] or len(stack) == 1
+
+
+def test_a_task_that_is_dasks_own_is_named_by_its_function():
+    event = threading.Event()
+    names = {"event": event}
+    code = "def wait():\n    event.wait(60)\ndef rechunk_transfer():\n    wait()"
+    exec(compile(code, os.path.join(os.path.dirname(shuffle.__file__), "_rechunk.py"), "exec"), names)
+    pool = DaskPool(1)
+    future = pool.submit(names["rechunk_transfer"])
+    try:
+        (ident,) = [thread.ident for thread in pool._threads]
+        eventually(lambda: Stacks().task(sys._current_frames()[ident])[-1].function == "rechunk_transfer")
+    finally:
+        event.set()
+        future.result()
+        pool.shutdown()
 
 
 def test_a_deep_stack_is_cut_at_its_outer_end():
@@ -105,51 +128,63 @@ def test_no_garbage_is_collected_while_frames_of_other_threads_become_objects(mo
         gc.enable()
 
 
-@pytest.fixture
-def clock(monkeypatch):
-    now = SimpleNamespace(at=100.0)
-    monkeypatch.setattr(stacks, "time", lambda: now.at)
-    return now
+@given(odd_texts, odd_texts)
+def test_code_in_a_file_of_any_name_is_in_a_profile_that_travels(file: str, function: str) -> None:
+    made = eval(compile("lambda look: look()", "made", "eval"))
+    try:
+        code = made.__code__.replace(co_filename=file, co_qualname=function)
+    except ValueError:  # no name of code
+        reject()
+    (*_, frame) = FunctionType(code, {})(lambda: Stacks().task(sys._getframe(1)))
+    window = WindowDetails(profile={SampleRow("thread-cpu", "", "inc", (frame,)): 1})
+    found = decode_details(through_msgpack(encode_details(window, limit=9)))
+    assert found == window
+    assert place_of(frame) or not file
+    blamed((frame,))
 
 
-class Loop:
-    """A worker whose event loop is looked at, and the blocks that are found."""
+def test_a_function_of_a_module_that_travelled_by_value_has_the_modules_file() -> None:
+    def frame_in(**known):
+        names = dict(known)
+        exec(compile("import sys\ndef f():\n    return sys._getframe()", "<dynamic-code>", "exec"), names)
+        return names["f"]()
 
-    def __init__(self, clock, *functions):
-        self.clock, self.functions = clock, iter(functions)
-        self.server = SimpleNamespace(_last_tick=100.0, periodic_callbacks={"tick": SimpleNamespace(callback_time=20)})
-        self.found = []
-        self._blocks = LoopBlocks(self.server, self._stack, self.found.append)
+    def file(**known):
+        return Stacks().task(frame_in(**known))[-1].file
 
-    def _stack(self):
-        function = next(self.functions, None)
-        return None if function is None else (Frame(function, "x.py", 1),)
-
-    def look(self, *instants, ticks=False):
-        for at in instants:
-            self.clock.at = at
-            if ticks:
-                self.server._last_tick = at
-            self._blocks.look(wanted=True)
+    assert file(__name__="dask.dataframe", __file__="/lib/python3.12/site-packages/dask/dataframe.py").endswith(
+        "dataframe.py"
+    )
+    assert file(__name__="__main__", __file__="/home/me/etl.py") == "<dynamic-code>"
+    assert file(__name__="etl") == "<dynamic-code>"
 
 
-@pytest.mark.parametrize(
-    ("at_work", "looks", "tick", "ns", "stack"),
-    [
-        ("abbc", (100.1, 100.2, 100.3), 100.4, 380_000_000, (Frame("b", "x.py", 1),)),
-        ("", (100.1, 100.2), 100.3, 280_000_000, ()),
-        ("", (100.09,), 100.1, 0, ()),
-    ],
-    ids=["has the most frequent stack", "without work of the loop's own has no stack", "is not there: a little late"],
-)
-def test_a_block_of_the_loop_lasts_until_the_missing_tick_and(clock, at_work, looks, tick, ns, stack):
-    loop = Loop(clock, *at_work)
-    loop.look(*looks)
-    assert not loop.found
-    loop.look(tick, tick, ticks=True)
-    assert loop.found == ([Holdup(pytest.approx(ns), "(event loop)", stack)] if ns else [])
+@pytest.mark.parametrize(("way", "interprets"), [("loop", True), ("sort", False), ("sleep", False)])
+def test_a_thread_is_known_to_execute_python_and_not_c(way: str, interprets: bool) -> None:
+    """Looked at as this thread has taken the GIL from it. Mostly there: a loop around the call has its own turns."""
+    over = threading.Event()
+    numbers = [str(n) for n in range(300_000)]
 
+    def works() -> None:
+        while not over.is_set():
+            if way == "sort":
+                sorted(numbers)
+            elif way == "sleep":
+                over.wait(0.01)
+            else:
+                total = 0
+                for n in range(100_000):
+                    total += n * n % 7
 
-def test_nothing_breaks_where_upstream_has_no_such_tick(clock):
-    clock.at = 200.0
-    LoopBlocks(SimpleNamespace(), tuple, print).look(wanted=True)
+    thread = threading.Thread(target=works)
+    thread.start()
+    found, looks = Stacks(), []
+    try:
+        while len(looks) < 40:
+            over.wait(0.006)
+            looks.append(found.interprets(frames_of_others().get(thread.ident)))
+    finally:
+        over.set()
+        thread.join()
+    assert (sum(looks) > 20) == interprets
+    assert not found.interprets(None)

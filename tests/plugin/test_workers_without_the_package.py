@@ -91,9 +91,10 @@ def test_workers_that_are_there_or_join_without_the_package_compute_and_are_name
         for name, reason in without.items():
             assert reason in report.not_measured[name]
             row = report.by_worker[name]
-            assert list(row) == ["unmeasured"]
+            assert row["unmeasured"] > 0
+            assert set(row) <= {"unmeasured", "no-work"}
             assert row.total == between(2 * window.least, 2 * window.most)
-            assert list(snapshot(client).by_worker[name]) == ["unmeasured"]
+            assert set(snapshot(client).by_worker[name]) <= {"unmeasured", "no-work"}
 
         # Other options reach the others, and nobody breaks.
         client.register_plugin(EfficiencyPlugin(max_prefixes=9))

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from distributed import Client
+from distributed import Client, protocol
 from distributed.core import Status
 from distributed.diagnostics.plugin import SchedulerPlugin
 
@@ -100,6 +100,11 @@ def eventually(condition: Callable[[], Any], *, seconds: float = 60) -> Any:
         assert time.monotonic() < until, f"waited {seconds} s in vain"
         time.sleep(0.01)
     return value
+
+
+def travelled(message: Any) -> Any:
+    """A message as it is read by whoever gets it."""
+    return protocol.loads(protocol.dumps(message))
 
 
 def workers(client: Client) -> dict[str, Any]:

@@ -21,7 +21,7 @@ def retired(slow: int, workers: int, share: float = 0.25) -> tuple[list[str], Pr
         return dict.fromkeys(workers)
 
     subjects = tuple(Subject(f"w{i}", f"w{i}", f"h{i}", broken="dead" if i < slow else "") for i in range(workers))
-    client: Any = SimpleNamespace(scheduler=SimpleNamespace(retire_workers=retire_workers))
+    client: Any = SimpleNamespace(scheduler=SimpleNamespace(retire_workers=retire_workers, address="inproc://here"))
     found = PreflightResult(subjects)
     assert len(found.slow) == slow
     return asked, asyncio.run(_retire(client, found, share))

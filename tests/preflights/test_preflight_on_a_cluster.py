@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import psutil
 import pytest
 from click.testing import CliRunner
@@ -23,6 +24,7 @@ from dask_efficiency import EfficiencyPlugin
 from dask_efficiency.accounts.slow_worker import Cause
 from dask_efficiency.cli import main
 from dask_efficiency.plugin import names
+from dask_efficiency.plugin.plain import carried
 from dask_efficiency.preflights import PreflightResult
 from dask_efficiency.preflights.hardware.host import SCRIPT
 from dask_efficiency.preflights.judge.readings import Component
@@ -247,7 +249,8 @@ def test_a_silent_clients_test_is_stopped(client: Client, monkeypatch: pytest.Mo
     async def ask(**step: Any) -> None:
         await client.scheduler.efficiency(action=names.PREFLIGHT, preflight=step)
 
-    plan = {"test": "t", "seconds": 200.0, "workload": SCRIPT, "payload": b"while True: pass"}
+    payload = carried(np.frombuffer(b"while True: pass", np.uint8))
+    plan = {"test": "t", "seconds": 200.0, "workload": SCRIPT, "payload": payload}
     client.sync(ask, step=names.BEGIN_TEST, plan=plan, client="gone")
     try:
         eventually(stopped.is_set)

@@ -57,3 +57,36 @@ def test_a_child_that_is_being_started_ends_with_its_test_with_the_meter_and_for
         return await measuring
 
     assert asyncio.run(asyncio.wait_for(answered(), 60)) == answer
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        *(None, 7, {}, {"step": 7}, {"step": ["ready"]}, {"step": "x" * 10_000}, {"step": names.STOP_TEST}),
+        {"step": names.STOP_TEST, "test": ["t"]},
+        {"step": names.MEET, "from": "x" * 10_000},
+        *({"step": names.GIVE, "nbytes": nbytes} for nbytes in (-1, 1 << 40, "1", None)),
+        *({"step": names.PAIR, "partner": "p", "seconds": seconds} for seconds in (-1, 1e9, "1", float("nan"))),
+        *({"step": names.PAIR, "partner": "p", "seconds": 1.0, "repeats": n} for n in (1 << 40, 1.5e300)),
+    ],
+)
+def test_a_malformed_question_is_a_failure_with_a_reason_and_keeps_nothing(asked: Any) -> None:
+    preflight = WorkerPreflight(SimpleNamespace(rpc=None, address=""))  # type: ignore[arg-type]
+    answer = asyncio.run(preflight.answer(names.PREFLIGHT, {"preflight": asked}))
+    assert answer.keys() == {"failed"}
+    assert len(answer["failed"]) <= 500
+    assert [*preflight._stopped, *preflight._met, *preflight._children] == []
+
+
+def test_names_of_tests_and_partners_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "MAX_REMEMBERED", 3)
+    preflight = WorkerPreflight(SimpleNamespace())  # type: ignore[arg-type]
+
+    async def ask() -> None:
+        for i in range(9):
+            for asked in ({"step": names.STOP_TEST, "test": f"t{i}"}, {"step": names.MEET, "from": f"w{i}"}):
+                assert await preflight.answer(names.PREFLIGHT, {"preflight": asked}) == {}
+
+    asyncio.run(ask())
+    assert list(preflight._stopped) == ["t6", "t7", "t8"]
+    assert list(preflight._met) == ["w6", "w7", "w8"]

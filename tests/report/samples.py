@@ -1,7 +1,8 @@
 """Reports for the tests: one worked out by hand, and any report at all."""
 
+import itertools
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import fields, replace
 from types import UnionType
 from typing import Any, get_args, get_origin, get_type_hints
@@ -9,15 +10,16 @@ from typing import Any, get_args, get_origin, get_type_hints
 from hypothesis import strategies as st
 
 from dask_efficiency import EfficiencyReport
-from dask_efficiency.accounts.buckets import CAUSE_NAMES, Breakdown, Bucket
+from dask_efficiency.accounts.buckets import CAUSE_NAMES, CAUSES, Breakdown, Bucket, causes_of, fit_known_causes
 from dask_efficiency.accounts.cluster.account import ACTIVITIES
 from dask_efficiency.accounts.cluster.timeline import Timeline
+from dask_efficiency.accounts.facts import AMOUNTS, DETAILS, OUTSIDE, Facts, FactsBuilder, add_extras, parents
 from dask_efficiency.accounts.gpu import DeviceTotals, GpuTotals, KernelTotals
 from dask_efficiency.accounts.lines import Frame, Stack
-from dask_efficiency.accounts.metered import WAYS
+from dask_efficiency.accounts.metered import BYTES, COUNT, EXECUTE, MANAGED, MEMORY, P2P, PROCESS, SECONDS, WAYS
 from dask_efficiency.accounts.skew import Skew
 from dask_efficiency.accounts.slow_worker import Cause
-from dask_efficiency.report.values import PHASES, Amount, Saved
+from dask_efficiency.report.values import DASK_ACTIVITIES, OWN_ACTIVITIES, PHASES, Amount, ClientRow, MeteredRow, Saved
 from dask_efficiency.runs.trace.run_trace import RunTrace
 from tests.strategies import any_gpu_totals
 
@@ -82,11 +84,81 @@ def waiting_for_the_gil(**fields: Any) -> EfficiencyReport:
     return report_of(**(given | fields))
 
 
+#: Views of a report's facts, which tests give in their place.
+VIEWS = (
+    *("by_worker", "by_prefix", "by_span", "causes_by_worker", "causes_by_prefix", "causes_by_span"),
+    *("outside", "details", "moved", "metered"),
+)
+
+
+def facts_of(
+    by_worker: Mapping[str, Breakdown],
+    by_prefix: Mapping[str, Breakdown] | None = None,
+    by_span: Mapping[str, Breakdown] | None = None,
+    causes_by_worker: Mapping[str, Mapping[str, int]] | None = None,
+    causes_by_prefix: Mapping[str, Mapping[str, int]] | None = None,
+    causes_by_span: Mapping[str, Mapping[str, int]] | None = None,
+    *,
+    outside: Mapping[str, float] | None = None,
+    details: Mapping[str, float] | None = None,
+    moved: Mapping[str, Amount] | None = None,
+    metered: Iterable[MeteredRow] = (),
+) -> Facts:
+    """Facts with these views; what is of which worker, prefix and span at once is not known."""
+    builder = FactsBuilder()
+    rows = {worker: row.to_nanoseconds() for worker, row in by_worker.items()}
+    builder.append(Facts.of_views(rows, causes=causes_by_worker or {}))
+    _tell(builder, "prefix", by_prefix or {}, causes_by_prefix or {})
+    _tell(builder, "span", *(map(_without_inner, (by_span or {}, causes_by_span or {}))))
+    seconds = {OUTSIDE: outside or {}, DETAILS: details or {}}
+    add_extras(builder, {name: {label: round(s * 1e9) for label, s in row.items()} for name, row in seconds.items()})
+    for way, amount in (moved or {}).items():
+        for unit, value in ((BYTES, amount.nbytes), (COUNT, amount.count)):
+            builder.add(value, bucket=AMOUNTS, label=way, unit=unit)
+    for row in metered:
+        names = {name: getattr(row, name) for name in ("worker", "span", "prefix", "label", "unit")}
+        builder.add(round(row.value * 1e9 if row.unit == SECONDS else row.value), bucket=row.context, **names)
+    return builder.build()
+
+
+def _tell(builder: FactsBuilder, column: str, rows: Mapping[str, Mapping[str, Any]], causes: Mapping[str, Any]) -> None:
+    known = {bucket for bucket in CAUSES if any(causes_of(row, bucket) for row in causes.values())}
+    for name, row in rows.items():
+        ns = row.to_nanoseconds() if isinstance(row, Breakdown) else dict(row)
+        fitted = fit_known_causes(causes.get(name, {}), ns, known)
+        explained = {each.partition("/")[0] for each in fitted}
+        for each, value in [*((b, n) for b, n in ns.items() if b not in explained), *fitted.items()]:
+            bucket, _, cause = each.partition("/")
+            builder.move(value, {"bucket": bucket, "cause": cause}, **{column: name})
+
+
+def _without_inner(rows: Mapping[str, Any]) -> dict[str, dict[str, int]]:
+    """Rows of spans without what is in the spans in them."""
+    own = {path: row.to_nanoseconds() if isinstance(row, Breakdown) else dict(row) for path, row in rows.items()}
+    for path, row in rows.items():
+        outer = next((above for above in parents(path) if above in rows), None)
+        if outer is not None:
+            ns = row.to_nanoseconds() if isinstance(row, Breakdown) else row
+            for name, n in ns.items():
+                own[outer][name] = own[outer].get(name, 0) - n
+    return own
+
+
 def report_of(*workers: Breakdown, **fields: Any) -> EfficiencyReport:
-    """A report over the workers given, named w0, w1, ..."""
+    """A report over the workers given, named w0, w1, ...; its facts are given by :data:`VIEWS`."""
     given: dict[str, Any] = {"name": "a run", "started": 0.0, "window_seconds": 5.0, "cluster_seconds": 4.5}
     given["by_worker"] = {f"w{i}": worker for i, worker in enumerate(workers)}
-    return EfficiencyReport(**(given | fields))
+    given |= fields
+    if "facts" not in given:
+        given["facts"] = facts_of(**{name: given[name] for name in VIEWS if name in given})
+    return EfficiencyReport(**{name: value for name, value in given.items() if name not in VIEWS})
+
+
+def changed(report: EfficiencyReport, **fields: Any) -> EfficiencyReport:
+    """The report with other fields, or other :data:`VIEWS`."""
+    if fields.keys() & set(VIEWS):
+        fields["facts"] = facts_of(**{name: fields.get(name, getattr(report, name)) for name in VIEWS})
+    return replace(report, **{name: value for name, value in fields.items() if name not in VIEWS})
 
 
 def by_hand(**fields: Any) -> EfficiencyReport:
@@ -184,6 +256,7 @@ breakdowns = st.dictionaries(
 ).map(Breakdown)
 
 _names = st.text(max_size=12) | st.sampled_from(HOSTILE_NAMES[:7])
+_some_name = _names.filter(bool)
 _amounts = st.floats(0, 1e12)
 _numbers = st.floats(-1e12, 1e12)
 
@@ -238,7 +311,6 @@ _shares = st.floats(0, 1)
 
 #: Strategies of fields with fewer values than their types, or more.
 _FIELDS: dict[str, st.SearchStrategy[Any]] = {
-    **dict.fromkeys(("causes_by_worker", "causes_by_prefix", "causes_by_span"), _causes),
     **dict.fromkeys(("share", "confidence", "others_share"), _shares),
     **dict.fromkeys(("value", "peers", "low", "high", "z"), _numbers),
     **dict.fromkeys(("asked", "joined", "first_task"), st.floats(-1e9, 1e9)),
@@ -246,7 +318,6 @@ _FIELDS: dict[str, st.SearchStrategy[Any]] = {
     "median_seconds": _amounts.filter(bool),
     "nthreads": st.dictionaries(_names, st.integers(1, 256), max_size=4),
     "phases": st.dictionaries(st.sampled_from(PHASES), _amounts),
-    "moved": st.dictionaries(st.sampled_from(WAYS), st.builds(Amount, st.integers(0, 10**15), st.integers(1, 10**9))),
     "price_per_worker_hour": st.none() | st.floats(0, 1000),
     "savings": st.dictionaries(
         st.sampled_from(["all", "spill", "thread-noncpu/gil", "waiting-on-data", "slow-worker/w0"]),
@@ -256,8 +327,83 @@ _FIELDS: dict[str, st.SearchStrategy[Any]] = {
     "since": _numbers | st.just(math.nan),
     "worker_saturation": st.none() | st.floats(0.1, 100.0),
     # consistent ones are drawn in profile_samples
-    **dict.fromkeys(("profile", "gil_holders", "gil_holds", "loop_blocks"), st.just(())),
+    **dict.fromkeys(("profile", "gil_holders", "lock_looks", "gil_holds", "loop_blocks"), st.just(())),
     "attendance": st.just({}),
 }
 
+
+@st.composite
+def _client_rows(draw: st.DrawFn) -> ClientRow:
+    ns = draw(st.integers(0, 10**15))
+    activity, stack = draw(st.sampled_from([*OWN_ACTIVITIES, *DASK_ACTIVITIES])), draw(_ANY[Stack])
+    return ClientRow(activity, stack, ns, draw(st.integers(0, ns)), draw(st.integers(0, ns)))
+
+
+_ANY[ClientRow] = _client_rows()
+_ANY[Facts] = st.builds(
+    facts_of,
+    by_worker=st.dictionaries(_some_name, breakdowns, max_size=5),
+    by_prefix=st.dictionaries(_some_name, breakdowns, max_size=5),
+    by_span=st.dictionaries(_some_name, breakdowns, max_size=5),
+    causes_by_worker=_causes,
+    causes_by_prefix=_causes,
+    causes_by_span=_causes,
+    outside=st.dictionaries(_some_name, _amounts.map(lambda seconds: min(seconds, 1e9)), max_size=5),
+    details=st.dictionaries(_some_name, _amounts.map(lambda seconds: min(seconds, 1e9)), max_size=5),
+    moved=st.dictionaries(st.sampled_from(WAYS), st.builds(Amount, st.integers(0, 10**15), st.integers(1, 10**9))),
+    metered=st.lists(
+        st.builds(MeteredRow, _names, _names, _names, _names, _some_name, _names, st.floats(0, 1e6)), max_size=3
+    ),
+)
 reports: st.SearchStrategy[EfficiencyReport] = anything(EfficiencyReport)
+
+
+def everything() -> EfficiencyReport:
+    """A report with something in each of its fields, each name of its own."""
+    numbers = itertools.count()
+    cause = {next(name for name in CAUSE_NAMES if name.startswith("thread-noncpu")): 3 * SECOND}
+    row = seconds(**{bucket.replace("-", "_"): 2.5 for bucket in Bucket})
+    times = Timeline(SECOND, 2 * SECOND, {ACTIVITIES[0]: (1, 2)})
+    fixed: dict[Any, Any] = {
+        Breakdown: row, Timeline: times, GpuTotals: gpu_totals(), Cause: Cause.SLEEP, Stack: (Frame("f", "a.py", 3),),
+        int: 3, float: 0.5, bool: True, ClientRow: ClientRow("compute", (Frame("f", "a.py", 3),), 3, 2, 1),
+    }  # fmt: skip
+    views: dict[str, Any] = {
+        **{name: {"w0": row, "w1": row} for name in ("by_worker", "by_prefix", "by_span")},
+        **{name: {"row": cause} for name in ("causes_by_worker", "causes_by_prefix", "causes_by_span")},
+        **{name: {"w0": 0.5, "w1": 0.5} for name in ("outside", "details")},
+        "moved": {way: Amount(10, 2) for way in WAYS},
+    }
+    named: dict[str, Any] = {
+        "phases": dict.fromkeys(PHASES, 2.5),
+        "trace": None,
+        "savings": {"all": Saved(1.0, 0.5, 2.0)},
+    }
+    views["metered"] = (
+        MeteredRow("w0", EXECUTE, "span", "load", "own label", "own unit", 2.0),
+        MeteredRow("w0", EXECUTE, "span", "load", "p2p-shard-cpu", SECONDS, 2.0),
+        MeteredRow("w0", P2P, "span", "background-comms", "process", BYTES, 2.0),
+        MeteredRow("w1", MEMORY, "span", "", PROCESS, BYTES, 2.0),
+        *(MeteredRow("w1", MEMORY, "span", "load", label, BYTES, 2.0) for label in (PROCESS, MANAGED)),
+    )
+    fixed[Facts] = facts_of(**views)
+
+    def filled(hint: Any, name: str) -> Any:
+        if name in named:
+            return named[name]
+        parts, origin = get_args(hint), get_origin(hint)
+        if hint in fixed:
+            return fixed[hint]
+        if hint is str:
+            return f"{name}{next(numbers)}"
+        if origin is UnionType:
+            return filled(parts[0], name)
+        if origin is Mapping:
+            return {"w0": filled(parts[1], name), "w1": filled(parts[1], name)}
+        if origin is tuple:
+            return (filled(parts[0], name), filled(parts[0], name))
+        hints = get_type_hints(hint)
+        return hint(**{field.name: filled(hints[field.name], field.name) for field in fields(hint)})
+
+    report: EfficiencyReport = filled(EfficiencyReport, "")
+    return report

@@ -8,6 +8,7 @@ from benchmarks.simulated_traces import wide
 from dask_efficiency import compare
 from dask_efficiency.accounts.slow_worker import SlowWorker
 from dask_efficiency.cli import main
+from dask_efficiency.report.runner import ScriptRun
 from tests.report.samples import report_of, seconds
 from tests.runs.stragglers.tables_of_tasks import slowed, tasks
 
@@ -76,6 +77,17 @@ def test_the_message_names_the_figure_and_the_limit_and_from_nothing_any_loss_is
     result = run("compare", "perfect.json", "perfect.json", "--max-loss", "0%", "--html", "out.html")
     assert (result.exit_code, result.stdout) == (0, f"{compare('perfect.json', 'perfect.json').headline}.\n")
     assert Path("out.html").read_text(encoding="utf-8").startswith("<!DOCTYPE html>")
+
+
+def test_the_exit_code_agrees_with_the_headline_where_runs_of_one_side_differ_as_much() -> None:
+    sides = ("--before", "a1.json", "--before", "a3.json", "--after", "b.json", "--after", "a1.json")
+    result = run("compare", *sides, "--max-loss", "1%")
+    assert "Neither runtime nor lost time changed by more than the spread of the runs" in result.stdout
+    assert (result.exit_code, result.stderr.count("\n")) == (0, 1)
+    assert result.stderr.startswith(
+        "lost time rose by 33 %, from 3.000 to 4.000 thread-seconds (not more than the spread of the runs)"
+    )
+    assert run("compare", *sides, "--max-loss", "50%").stderr == ""
 
 
 @pytest.mark.parametrize("sides", [("a1.json", "nothing.json"), ("nothing.json", "a1.json")])
@@ -169,3 +181,15 @@ def test_an_unreadable_run_and_an_impossible_factor_end_with_1_in_one_line(name,
     assert result.exit_code == 1
     assert message in result.output
     assert result.output.count("\n") == 1
+
+
+def test_a_recorded_script_may_be_given_longer_for_savings(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    started: list[ScriptRun] = []
+    monkeypatch.setattr("dask_efficiency.report.cli.replace_process", lambda run, arguments: started.append(run))
+    (folder / "job.py").write_text("")
+    assert run("run", "--trace", "run.trace", "--savings", "60", "job.py").exit_code == 0
+    assert run("run", "--trace", "run.trace", "job.py").exit_code == 0
+    assert [each.savings for each in started] == [60.0, None]
+    for wrong in ("-1", "nan", "inf", "soon"):
+        assert run("run", "--trace", "run.trace", "--savings", wrong, "job.py").exit_code == 2
+    assert "expected --trace FILE with it" in run("run", "--savings", "60", "job.py").stderr

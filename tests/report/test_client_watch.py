@@ -10,9 +10,11 @@ from hypothesis import strategies as st
 from dask_efficiency.accounts.lines import MAX_GRAPHS
 from dask_efficiency.report import client_watch
 from dask_efficiency.report.client_watch import (
+    MAX_FUTURES,
     ClientObserver,
     ClientPhases,
     ScalingWatch,
+    has_outstanding,
     split_phases,
     uploads_until_taken_in,
 )
@@ -20,14 +22,14 @@ from dask_efficiency.report.values import PHASES
 from tests.strategies import SECOND
 
 #: Phases by precedence; stated here once more, to be noticed.
-PRECEDENCE = ("run", "schedule", "upload", "optimize", "gather")
+PRECEDENCE = ("run", "schedule", "seceded", "upload", "optimize", "gather", "calls")
 
 
 def test_phases_at_the_same_time_are_named_after_the_first_in_order():
     # All at once for 10 s; then each ends in turn, the first in order first.
     intervals = {phase: [(0, (10 + i) * SECOND)] for i, phase in enumerate(PRECEDENCE)}
     found = split_phases(intervals, start=0, stop=20 * SECOND)
-    assert found == {"optimize": 1, "upload": 1, "schedule": 1, "run": 10, "gather": 1}
+    assert found == {"optimize": 1, "upload": 1, "schedule": 1, "run": 10, "seceded": 1, "gather": 1, "calls": 1}
     assert list(found) == list(PHASES)
     # An upload goes on until a graph is taken in: the first at 8, the second before the third's 20, the last never.
     sent = [(0, 5), (10, 12), (30, 31)]
@@ -81,6 +83,9 @@ class FakeClient:
     async def _gather(self, futures):
         return futures
 
+    def sync(self, function, *args):
+        return asyncio.run(function(*args))
+
 
 @pytest.fixture
 def clock(monkeypatch):
@@ -129,6 +134,17 @@ def test_gathering_is_noted_even_where_it_fails(clock):
         asyncio.run(client._gather())
     assert len(report.intervals["gather"]) == 2
     assert all(start < stop for start, stop in report.intervals["gather"])
+
+
+def test_calls_that_wait_for_the_clients_event_loop_are_noted_even_where_they_fail(clock):
+    client = FakeClient()
+    _, report = observed(client)
+    assert client.sync(client._gather, "x") == "x"
+    with pytest.raises(TypeError):
+        client.sync(client._gather)
+    assert len(report.intervals["calls"]) == 2
+    for (began, ended), (start, stop) in zip(report.intervals["calls"], report.intervals["gather"], strict=True):
+        assert began < start < stop < ended
 
 
 def test_the_users_lines_that_send_graphs_are_kept_with_their_source(tmp_path, monkeypatch):
@@ -246,3 +262,34 @@ def test_requests_for_a_bounded_number_of_workers_are_remembered(clock):
     watch = asyncio.run(scale_up())
     assert watch.asked_for("here before") is None
     assert sum(watch.asked_for(str(i)) is not None for i in range(1_001)) == 1_000
+
+
+def test_a_line_in_a_file_whose_name_is_no_utf8_can_travel(tmp_path):
+    program = compile("import sys\nfound = users_line(sys._getframe())", f"{tmp_path}/jo\udcffb.py", "exec")
+    namespace = {"users_line": client_watch.users_line}
+    exec(program, namespace)
+    place, _ = namespace["found"]
+    assert place == r"jo\udcffb.py:2"
+
+
+@pytest.mark.parametrize(
+    ("statuses", "expected"),
+    [
+        ([], False),
+        (["finished", "error", "cancelled"], False),
+        (["pending", "finished"], True),
+        (["pending", *["finished"] * MAX_FUTURES], False),  # an old one that is kept
+    ],
+)
+def test_a_client_waited_if_none_of_its_newest_results_is_outstanding(statuses: list[str], expected: bool) -> None:
+    futures = {i: SimpleNamespace(status=status) for i, status in enumerate(statuses)}
+    assert has_outstanding(SimpleNamespace(futures=futures)) is expected
+
+
+def test_futures_that_change_or_are_not_there_count_as_outstanding() -> None:
+    class Changing(dict[str, object]):
+        def values(self):  # type: ignore[no-untyped-def]
+            raise RuntimeError("dictionary changed size during iteration")
+
+    assert has_outstanding(SimpleNamespace(futures=Changing()))
+    assert has_outstanding(SimpleNamespace())

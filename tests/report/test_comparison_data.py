@@ -24,7 +24,7 @@ def test_the_data_are_exact_and_in_nanoseconds() -> None:
 
 
 def test_causes_within_a_bucket_are_in_the_data() -> None:
-    after = waiting_for_the_gil(causes_by_worker={"a": causes(**{"idle/graph": 28})})
+    after = waiting_for_the_gil(causes_by_worker={w: causes(**{"idle/graph": 14}) for w in "ab"})
     parts = compare(waiting_for_the_gil(), after).to_dict()["parts_ns"]
     assert parts["idle/graph"]["change"] == 28 * 10**9
     assert not any(name.startswith("thread-noncpu") for name in parts)

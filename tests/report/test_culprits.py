@@ -12,11 +12,23 @@ from hypothesis import given
 import dask_efficiency
 from dask_efficiency import EfficiencyReport
 from dask_efficiency.accounts.buckets import GOOD
-from dask_efficiency.accounts.lines import EVENT_LOOP, NOWHERE, Frame, blamed, is_the_users, place_of
+from dask_efficiency.accounts.lines import (
+    BUILT_IN,
+    EVENT_LOOP,
+    LOOKS,
+    NOWHERE,
+    WAITING,
+    Frame,
+    blamed,
+    is_import,
+    is_the_users,
+    place_of,
+)
 from dask_efficiency.report.culprits import MAX_CULPRITS, LineTime, find_culprits, holder_text, line_times, place_text
 from dask_efficiency.report.files import from_dict
 from dask_efficiency.report.stacks import exact_times
-from dask_efficiency.report.values import GilHolder, ProfileRow
+from dask_efficiency.report.values import GilHolder, LockLook, ProfileRow
+from tests.accounts.test_waits import XARRAY
 from tests.report.profile_samples import ARROW, CLEAN, ETL, LOOP, PANDAS, UPPER, profiled, profiled_reports
 from tests.report.samples import SECOND, by_hand, causes, report_of, seconds
 
@@ -48,9 +60,25 @@ def test_a_stack_is_put_down_to_the_users_innermost_line_and_its_callee() -> Non
     # without the user's code, to its own innermost line
     assert blamed(ARROW) == ARROW[0]
     assert blamed((*LOOP, ARROW[0])) == ARROW[0]
+    # which is the outermost of its library, of which the standard library and Dask are none if there is another
+    merge, hashes = (Frame(name, f"{PANDAS}/{name}.py", 3) for name in ("merge", "hashes"))
+    of_dask = [Frame(name, "/env/site-packages/dask/array/core.py", 9) for name in ("getter", "take")]
+    assert blamed((of_dask[0], merge, hashes, LOOP[0])) == merge
+    assert blamed((of_dask[0], of_dask[1], LOOP[0])) == of_dask[0]
+    assert blamed((LOOP[0], *of_dask)) == of_dask[0]
+    # a nested function is named without what it is nested in
+    nested = Frame("create_assign.<locals>.assign", "/env/site-packages/dask/dataframe/_merge.py", 823)
+    assert blamed((nested, LOOP[0])) == nested._replace(function="assign")
+    # C code is named where it says more than the cause
+    for name, function in (("execute", "execute"), ("acquire", "clean"), ("sleep", "clean")):
+        assert blamed((CLEAN, Frame(name, BUILT_IN, 0))) == CLEAN._replace(function=function)
+        assert blamed((merge, Frame(name, BUILT_IN, 0))) == merge
     assert blamed(()) == NOWHERE
     # a function that travels by value is the user's own unless it may be a library's
     update = Frame("Booster.update", "/usr/lib/python3.12/site-packages/xgboost/core.py", 2051)
+    waits = Frame("Event.wait", "/usr/lib/python3.12/threading.py", 655)
+    reads = Frame("sync", "/env/site-packages/fsspec/asyn.py", 98)
+    assert blamed((reads, waits)) == reads
     own = Frame("clean", "<dynamic-code>", 9)
     assert blamed((own, update)) == Frame("Booster.update", "<dynamic-code>", 9)
     assert blamed((own._replace(function="train.<locals>.fn"), update)) == update
@@ -73,6 +101,8 @@ def test_code_that_runs_as_a_module_is_imported_is_an_import() -> None:
     # a module of the user's own is where the user's line is
     own = Frame("<module>", ETL, 3)
     assert blamed((CLEAN, machinery, own)) == own
+    assert blamed((CLEAN, machinery, own, machinery, module, machinery)) == own._replace(function="import")
+    assert [is_import(stack) for stack in ((CLEAN, machinery, own), (CLEAN, own), ())] == [True, False, False]
 
 
 def test_a_line_is_in_words() -> None:
@@ -164,7 +194,7 @@ def test_without_the_bound_culprits_of_a_cause_add_up_to_it_exactly(report: Effi
     sums: Counter[str] = Counter()
     for each in found:
         assert each.bucket not in GOOD
-        assert each.held_by == "" or each.cause == "gil"
+        assert each.held_by == "" or each.cause in ("gil", "lock")
         sums[each.bucket] += round(each.seconds * SECOND)
     whole = report.breakdown
     lost = {str(loss.bucket): whole.ns(loss.bucket) for loss in report.losses}
@@ -179,11 +209,81 @@ def test_holders_of_the_gil_are_in_words() -> None:
         ("clean", (), "tasks of prefix clean"),
         (EVENT_LOOP, LOOP, "the worker's event loop, `BaseEventLoop.run_forever` in base_events.py:640"),
         (EVENT_LOOP, (), "the worker's event loop"),
+        ("(thread MainThread)", (CLEAN,), "`clean` in etl.py:88 (thread MainThread)"),
+        ("(thread MainThread)", (), "(thread MainThread)"),
     ):
         assert holder_text(holder, blamed(stack)) == text
         assert profiled(gil_holders=(GilHolder("clean", holder, stack, 5),)).culprits[0].held_by == text
         assert profiled(gil_holders=(GilHolder("load", holder, stack, 5),)).culprits[0].held_by == ""
         assert place_text(blamed(stack)) in text
+
+
+def test_the_gil_is_held_by_whoever_holds_it_for_most_of_the_time_at_any_lines() -> None:
+    lines = [(Frame("parse", "etl.py", number),) for number in (1, 2, 2, 3)]
+    holders = [GilHolder("clean", "load", stack, 2) for stack in lines]
+    other = GilHolder("clean", EVENT_LOOP, (Frame("read", "iostream.py", 9),), 7)
+    assert profiled(gil_holders=(*holders, other)).culprits[0].held_by == "`parse` in etl.py:2 (prefix load)"
+    of_loop = profiled(gil_holders=(*holders, replace(other, ns=9))).culprits[0]
+    assert of_loop.held_by == "the worker's event loop, `read` in iostream.py:9"
+    assert profiled(gil_holders=(*holders, replace(other, ns=8))).culprits[0].held_by == ""
+
+
+def looks_at_a_lock(looks: int, *holders: tuple[str, tuple[Frame, ...], int]) -> tuple[LockLook, ...]:
+    counted = (LockLook("clean", LOOKS, (), looks), LockLook("clean", WAITING, (), 3 * looks))
+    return counted + tuple(LockLook("clean", *holder) for holder in holders)
+
+
+def test_of_a_librarys_lock_the_function_that_takes_it_is_named() -> None:
+    lock = causes(**{"thread-noncpu/lock": 8})
+    report = report_of(
+        seconds(thread_noncpu=8),
+        by_prefix={"clean": seconds(thread_noncpu=8)},
+        causes_by_worker={"w0": lock},
+        causes_by_prefix={"clean": lock},
+        profile=(ProfileRow("thread-noncpu", "lock", "clean", XARRAY, 1),),
+        computed_by={"clean": "etl.py:43"},
+    )
+    found = report.culprits[0]
+    assert (found.function, found.computed_by) == ("NetCDF4ArrayWrapper._getitem", "etl.py:43")
+
+
+@pytest.mark.parametrize(
+    ("looks", "text"),
+    [
+        (
+            looks_at_a_lock(10, ("clean", UPPER, 9), ("load", ARROW, 6)),
+            "`StringMethods.upper` in etl.py:88 (in 9 of 10",
+        ),
+        (
+            looks_at_a_lock(10, ("load", ARROW, 4), ("load", (*LOOP, *ARROW), 3)),
+            "`read_table` in core.py:1800 (prefix load) (in 7",
+        ),
+        (
+            looks_at_a_lock(3, ("clean", UPPER, 2), ("clean", UPPER, 2)),
+            "`StringMethods.upper` in etl.py:88 (in 3 of 3 looks, 3 t",
+        ),
+        (looks_at_a_lock(10, ("clean", UPPER, 5)), ""),
+        (looks_at_a_lock(2, ("clean", UPPER, 2)), ""),
+        (looks_at_a_lock(9, ("clean", (), 9)), ""),
+        (looks_at_a_lock(9)[1:], ""),
+    ],
+)
+def test_a_lock_is_held_by_whoever_may_hold_it_in_most_looks(looks: tuple[LockLook, ...], text: str) -> None:
+    lock = causes(**{"thread-noncpu/lock": 8})
+    report = report_of(
+        seconds(thread_noncpu=8),
+        by_prefix={"clean": seconds(thread_noncpu=8)},
+        causes_by_worker={"w0": lock},
+        causes_by_prefix={"clean": lock},
+        profile=(ProfileRow("thread-noncpu", "lock", "clean", (CLEAN,), 1),),
+        lock_looks=looks,
+        cluster_seconds=8.0,
+        window_seconds=8.0,
+    )
+    held_by = report.culprits[0].held_by
+    assert held_by.startswith(text) if text else held_by == ""
+    where = f"`clean`, etl.py:88, held by {held_by}" if text else "`clean`, etl.py:88"
+    assert report.findings[0].where == where
 
 
 @given(profiled_reports())

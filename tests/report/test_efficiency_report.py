@@ -1,4 +1,5 @@
 import re
+from dataclasses import replace
 
 import pytest
 from distributed import Client
@@ -6,7 +7,7 @@ from distributed import Client
 from benchmarks.simulated_cluster import MS, Graph, simulate
 from dask_efficiency.report import efficiency_report as module
 from dask_efficiency.report.values import Saved
-from tests.report.samples import by_hand
+from tests.report.samples import by_hand, causes, report_of, seconds
 
 SAVED = Saved(3.0, 2.0, 4.0)
 CLIENT = Client.__new__(Client)
@@ -17,9 +18,22 @@ def test_without_a_simulation_a_report_promises_nothing_and_has_a_note(monkeypat
     found = module._with_savings(by_hand())
     assert found.savings == {}
     assert found.notes[-1] == module.NOT_SIMULATED
-    monkeypatch.setattr(module, "offered", lambda name: lambda report: {"all": SAVED})
+    monkeypatch.setattr(module, "offered", lambda name: lambda report, notes: {"all": SAVED})
     found = module._with_savings(by_hand())
     assert (found.savings, found.notes) == ({"all": SAVED}, by_hand().notes)
+
+
+def test_simulations_end_after_the_seconds_that_were_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    def simulated(report, notes, seconds):
+        notes.append(f"not simulated within {seconds} s")
+        return {}
+
+    monkeypatch.setattr(module, "offered", lambda name: simulated)
+    assert module._with_savings(by_hand(), seconds=60).notes[-1] == "not simulated within 60 s"
+    with pytest.raises(ValueError, match=re.escape("savings is -1; expected seconds, 0 or more")):
+        module.efficiency_report(trace=True, savings=-1)
+    with pytest.raises(ValueError, match="savings is inf; expected seconds, 0 or more and finite"):
+        module.efficiency_report(trace=True, savings=float("inf"))
 
 
 def test_a_report_keeps_the_twenty_longest_tasks_of_a_trace(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -46,3 +60,15 @@ def test_anything_but_a_file_and_a_client_is_refused(given, named, message, monk
     monkeypatch.setattr(Client, "__repr__", lambda client: "<Client>")
     with pytest.raises(TypeError, match=re.escape(message)):
         module.efficiency_report(*given, **named)
+
+
+def test_a_trace_has_the_share_of_waiting_in_which_each_prefix_waited_for_a_core() -> None:
+    whole = seconds(thread_cpu=2, thread_noncpu=2)
+    rows = {"read": causes(**{"thread-noncpu/core": 0.5, "thread-noncpu/sleep": 1.5}), "idle": causes()}
+    report = report_of(whole, by_prefix={"read": whole, "idle": seconds(thread_cpu=1)}, causes_by_prefix=rows)
+    assert module._core_waits(report) == {"read": 0.25}
+    assert module._core_waits(replace(report, not_sampled={"w0": "nobody looked"})) == {}
+
+
+def test_a_name_that_is_no_utf8_can_travel() -> None:
+    assert module.efficiency_report(name="jo\udcffb.py")._name == r"jo\udcffb.py"

@@ -4,7 +4,9 @@ import pytest
 from hypothesis import given
 
 from dask_efficiency import EfficiencyReport
+from dask_efficiency.accounts.lines import Frame
 from dask_efficiency.report.turnover import LostWorker
+from dask_efficiency.report.values import ClientRow
 from tests.report.profile_samples import ETL, profiled, profiled_reports
 from tests.report.samples import by_hand, report_of, skew
 
@@ -50,7 +52,8 @@ def test_lost_workers_and_skew_are_tables_and_another_is_refused_by_name() -> No
     frame = report_of(skew={"join": skew(), "sum": skew(count=9)}).to_frame("skew")
     assert (list(frame.index), list(frame["count"])) == (["join", "sum"], [200, 9])
     assert dict(frame.loc["join"]) == asdict(skew())
-    with pytest.raises(ValueError, match="by='file'; expected 'worker', .* 'scheduler', 'finding' or 'lost-worker'"):
+    expected = "expected 'worker', .* 'client', 'finding' or 'lost-worker'"
+    with pytest.raises(ValueError, match=f"by='file'; {expected}"):
         profiled().to_frame("file")
     lost = LostWorker("a", "killed by SIGKILL", False, 5_000_000_000, {"train": 4_000_000_000}, 2_000_000_000, 3)
     frame = report_of(lost_workers=(lost,)).to_frame(by="lost-worker")
@@ -67,7 +70,7 @@ def test_findings_are_a_table_with_gaps_for_unknown_savings() -> None:
 
 
 def test_by_worker_prefix_or_bucket_each_bucket_with_time_has_its_seconds() -> None:
-    frame = by_hand().to_frame()
+    frame = by_hand().to_frame("worker")
     assert list(frame.index) == ["a", "b"]
     assert " ".join(frame.columns) == "thread-cpu thread-noncpu spill failed idle no-work running total"
     assert list(frame.loc["b"]) == [4.0, 2.0, 0.0, 1.0, 0.0, 2.0, 1.0, 10.0]
@@ -84,3 +87,19 @@ def test_by_worker_prefix_or_bucket_each_bucket_with_time_has_its_seconds() -> N
 )
 def test_a_frame_of_an_empty_report_is_empty(by: str) -> None:
     assert len(report_of().to_frame(by)) == 0
+
+
+def test_the_client_has_a_row_for_each_activity_and_stack() -> None:
+    stack = (Frame("load", "/home/me/load.py", 12), Frame("read", "/opt/lib/python3.12/site-packages/files.py", 3))
+    rows = (ClientRow("build", stack, 2_000_000_000, 500_000_000, 0), ClientRow("wait", (), 1_000_000_000, 0, 0))
+    frame = report_of(client=rows).to_frame("client")
+    assert frame.to_dict("records")[0] == {
+        "activity": "build",
+        "function": "read",
+        "file": "/home/me/load.py",
+        "line": 12,
+        "seconds": 2.0,
+        "seconds_without_work": 0.5,
+    }
+    assert list(frame["seconds"]) == [2.0, 1.0]
+    assert list(frame["line"].isna()) == [False, True]

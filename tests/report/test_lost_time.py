@@ -91,11 +91,11 @@ def test_the_reason_for_unknown_causes_is_a_line() -> None:
     absent = report_of(waited, not_sampled={"w0": "no /proc"})
     assert why_not_known(absent) == "why threads waited is not known: no /proc"
     assert why_not_known(report_of(waited, waited, causes_by_worker=known, not_sampled={"w1": "no /proc"})) == (
-        "why threads of w1 waited is not known: no /proc"
+        "why threads of worker w1 waited is not known: no /proc"
     )
     reasons = {"w0": "no /proc", "w1": "switched off", "w2": "no /proc"}
     assert why_not_known(report_of(waited, waited, waited, not_sampled=reasons)) == (
-        "why threads of w0, w2 waited is not known: no /proc, and 1 more reason on other workers"
+        "why threads of workers w0, w2 waited is not known: no /proc, and 1 more reason on other workers"
     )
     # known, or waiting is small
     known = {"w0": causes(**{"thread-noncpu/unknown": 1})}

@@ -4,8 +4,9 @@ from hypothesis import strategies as st
 
 from dask_efficiency.accounts.buckets import Breakdown
 from dask_efficiency.accounts.lines import Frame
+from dask_efficiency.accounts.metered import SECONDS
 from dask_efficiency.report.findings import find
-from dask_efficiency.report.metered import MemoryPeak, memory_by_prefix, own_labels, shuffle_times
+from dask_efficiency.report.metered import MemoryPeak, memory_by_prefix, own_labels, shuffle_times, transfer_times
 from dask_efficiency.report.model import EfficiencyReport
 from dask_efficiency.report.sections.metered import labels, memory, moved, shuffles
 from dask_efficiency.report.values import Amount, MeteredRow, ProfileRow
@@ -69,7 +70,7 @@ def test_a_shuffle_is_listed_by_phase_and_other_work_of_its_tasks_is_the_rest() 
     section = shuffles(shuffled())
     assert section.lines == (
         "sent 31.5 MiB in 12 messages, wrote 29.6 MiB in 7 pieces to disk and read 28.6 MiB",
-        "at barriers all others waited for b, which was still sending for 700 ms: a for 500 ms",
+        "at barriers all others waited for worker b, which was still sending for 700 ms: worker a for 500 ms",
     )
     assert section.rows[0] == ("shard", "in tasks", "1.5 s")
     assert section.rows[-1] == ("disk", "in the background", "400 ms")
@@ -120,7 +121,7 @@ def test_memory_is_listed_by_prefix_and_samples_with_others_count_only_without_b
     )
     data = {"spilled": Amount(3 * 2**20, 1), "received": Amount(5, 1200)}
     assert moved(report_of(moved=data)).rows == (("spilled", "3.0 MiB", "1"), ("received", "5 B", "1,200"))
-    assert moved(report).lines == ("most memory at a time: 9.0 GiB of a's process, 0 B of results (by heartbeat)",)
+    assert moved(report).lines == ("most memory at a time: 9.0 GiB by worker a, 0 B of it for results (by heartbeat)",)
 
 
 def sleeping(label_seconds: float) -> EfficiencyReport:
@@ -173,3 +174,25 @@ def test_users_own_labels_are_listed_by_prefix_seconds_first_and_none_of_dasks()
         (("rows", "count", "sum"), 5.0),
     ]
     assert labels(report).rows == (("io", "inc", "4.0 s"), ("io", "sum", "2.0 s"), ("rows", "sum", "5 count"))
+
+
+def test_transfers_are_divided_into_waiting_and_the_work_on_either_side() -> None:
+    def row(worker: str, context: str, label: str, value: float) -> MeteredRow:
+        return MeteredRow(worker, context, "", "", label, SECONDS, value)
+
+    rows = (
+        *(row("a", "gather-dep", "network", 2.5), row("b", "gather-dep", "network", 1.0)),
+        *(row("a", "gather-dep", "deserialize", 3.0), row("a", "gather-dep", "decompress", 0.02)),
+        *(row("b", "get-data", "serialize", 4.0), row("b", "get-data", "offload", 9.0)),
+        row("b", "memory-monitor", "serialize", 7.0),
+        MeteredRow("a", "get-data", "", "", "memory-read", "count", 3.0),
+    )
+    assert transfer_times(rows) == {
+        "receiving": {"waiting for the other side and the network": 3.5, "decompressing": 0.02, "deserializing": 3.0},
+        "sending": {"serializing": 4.0},
+    }
+    assert transfer_times(()) == {}
+    assert moved(report_of(seconds(thread_cpu=1.0), metered=rows)).lines == (
+        "workers, receiving results: waiting for the other side and the network 3.5 s, deserializing 3.0 s",
+        "workers, sending results: serializing 4.0 s",
+    )

@@ -80,6 +80,9 @@ def test_without_a_client_the_cell_does_not_run_and_a_line_has_the_cure(notebook
         ("%%efficiency --trce\n1", "option --trce not recognized"),
         ("%%efficiency df.compute()\n1", "%%efficiency takes no expression, but lines below it; got 'df.compute()'"),
         ("%%efficiency -o my-report\n1", "-o is 'my-report'; expected the name of a variable"),
+        ("%%efficiency --savings 60\n1", "--savings is for the simulation of a recorded run; expected --trace with it"),
+        ("%%efficiency --trace --savings soon\n1", "--savings is 'soon'; expected seconds, 0 or more"),
+        ("%efficiency --trace --savings=nan 1", "--savings is 'nan'; expected seconds, 0 or more"),
         ("%efficiency --trace", "%efficiency takes an expression, such as"),
         ("%%efficiency", "but the cell body is empty. Did you mean the line magic %efficiency"),
     ],
@@ -101,12 +104,30 @@ def test_lines_below_keep_their_numbers_and_other_cells_stay_as_they_are() -> No
         assert plain_cell(cell) is cell
 
 
+def test_options_are_those_of_a_report(notebook: Notebook, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[dict[str, Any]] = []
+
+    def refuse(**options: Any) -> None:
+        asked.append(options)
+        raise RuntimeError
+
+    monkeypatch.setattr("dask_efficiency.report.notebook.get_client", lambda: None)
+    monkeypatch.setattr("dask_efficiency.report.notebook.efficiency_report", refuse)
+    notebook.run("%%efficiency --trace --savings 60.5\n1")
+    notebook.run("%efficiency --only 1")
+    assert asked == [
+        {"client": None, "trace": True, "savings": 60.5, "only": False},
+        {"client": None, "trace": False, "savings": None, "only": True},
+    ]
+
+
 def test_help_names_the_options_and_unloading_leaves_nothing() -> None:
     shell = InteractiveShell.instance()
     callbacks = {name: list(found) for name, found in shell.events.callbacks.items()}
     notebook = Notebook(shell)
     notebook.run("%load_ext dask_efficiency")
-    assert all(option in shell.find_cell_magic("efficiency").__doc__ for option in ("-o NAME", "--trace", "--only"))
+    text = shell.find_cell_magic("efficiency").__doc__
+    assert all(option in text for option in ("-o NAME", "--trace", "--savings SECONDS", "--only"))
     notebook.run("%reload_ext dask_efficiency")
     notebook.run("%unload_ext dask_efficiency")
     assert shell.find_cell_magic("efficiency") is None
@@ -149,14 +170,18 @@ def test_a_cell_that_awaits_is_reported(notebook: Notebook, client: Client) -> N
 
 
 @pytest.mark.cluster
-def test_an_asynchronous_client_is_refused_in_one_line(notebook: Notebook, cluster: LocalCluster) -> None:
+def test_a_cell_of_an_asynchronous_client_runs_without_a_report_and_a_line_says_so(
+    notebook: Notebook, cluster: LocalCluster
+) -> None:
     notebook.run(
         "from distributed import Client\n"
         f"client = await Client({cluster.scheduler_address!r}, asynchronous=True)\n"
         "await client.run_on_scheduler(lambda: 1)"
     )
-    notebook.run("%%efficiency\nawait client.submit(sum, [1])")
+    assert notebook.run("%%efficiency -o r\nx = await client.submit(sum, [4])\nx") == 4
     assert "use `async with efficiency_report()`" in notebook.stderr
+    assert notebook.run("%efficiency 1 + 1") == 2
+    assert "r" not in notebook.shell.user_ns
     notebook.run("await client.close()")
 
 
@@ -167,14 +192,34 @@ def test_a_cell_that_fails_fails_as_it_does_without_and_has_a_report(notebook: N
     assert notebook.result.error_in_exec.__traceback__.tb_next.tb_lineno == 3
     assert notebook.stdout.count("division by zero") == 1
     assert notebook["r"].tasks["succeeded"] == 1
+    assert notebook["r"].ended_by == "ZeroDivisionError: division by zero"
     notebook.run("%%efficiency -o interrupted\nraise KeyboardInterrupt")
-    assert isinstance(notebook["interrupted"], EfficiencyReport)
+    assert notebook["interrupted"].ended_by == "KeyboardInterrupt"
+    notebook.run("%%efficiency -o outer\n%%capture\n1 / 0")
+    assert notebook["outer"].ended_by == ""  # the cell within failed, and IPython goes on
+    notebook.run("%efficiency -o line client.submit(sum, [1]).result() / 0")
+    assert notebook["line"].ended_by == "ZeroDivisionError: division by zero"
+    notebook.run("%%efficiency\nclient.gather([client.submit(int, 'x')])")
+    assert "invalid literal for int" in notebook.stdout
+    assert "client_watch" not in notebook.stdout
     notebook.run("%%efficiency -o wrong\nx = (")
     assert isinstance(notebook.result.error_before_exec, SyntaxError)
     assert "wrong" not in notebook.shell.user_ns
     assert notebook.run("1") == 1
     assert notebook.reports == []
     assert plugins(client) == []
+
+
+@pytest.mark.cluster
+def test_showing_the_traceback_of_a_cell_is_not_part_of_its_window(
+    notebook: Notebook, client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    registered: list[list[str]] = []
+    monkeypatch.setattr(InteractiveShell, "showtraceback", lambda *_, **__: registered.append(plugins(client)))
+    notebook.run("%reload_ext dask_efficiency")
+    notebook.run("%%efficiency\n1 / 0")
+    assert registered == [[]]  # the plugin was there for the report only
+    assert len(notebook.reports) == 1
 
 
 @pytest.mark.cluster

@@ -6,6 +6,7 @@ from typing import Any
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from dask_efficiency.accounts.facts import Facts, encode_facts
 from dask_efficiency.report.replies import report_of
 from tests.report.samples import skew
 from tests.strategies import nanoseconds
@@ -15,7 +16,9 @@ def reply(**fields: Any) -> dict[str, Any]:
     """Two workers that were idle for 10 ns each, of which 6 and 2 for lack of parallelism."""
     idle = {"a": {"idle/parallelism": 6, "idle/graph": 4}, "b": {"idle/parallelism": 2, "idle/scheduler": 8}}
     given: dict[str, Any] = {"window": 100, "outstanding": 100, "no_workers": 0, "price": None}
-    given |= {"workers": {name: {"idle": 10} for name in "ab"}, "nthreads": {"a": 1, "b": 1}, "worker_causes": idle}
+    given["nthreads"] = {"a": 1, "b": 1}
+    causes = fields.pop("causes", idle)
+    given["facts"] = encode_facts(Facts.of_views({name: {"idle": 10} for name in "ab"}, causes=causes))
     return {**given, **fields}
 
 
@@ -27,7 +30,7 @@ def test_waiting_for_a_prefix_never_exceeds_the_idle_time_of_workers_for_lack_of
     assert all(0 < ns <= seen[prefix] for prefix, ns in found.waited_for.items())
     if seen == {"join": 12, "sum": 4}:
         assert found.waited_for == {"join": 6, "sum": 2}
-    never_idle = report_of(reply(waited_for=seen, worker_causes={}), name="x", started=0.0)
+    never_idle = report_of(reply(waited_for=seen, causes={}), name="x", started=0.0)
     assert (never_idle.waited_for, never_idle.notes) == ({}, ())
 
 

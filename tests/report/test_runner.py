@@ -1,14 +1,19 @@
 """A script runs under `dask-efficiency run` as it does under `python`: the same output, exit code and tracebacks."""
 
+import os
+import shlex
 import signal
 import subprocess
 import sys
 import textwrap
+import time
 from pathlib import Path
 
 import pytest
 
 from dask_efficiency import load_report, load_trace
+from dask_efficiency.report.runner import Runner, ScriptRun
+from tests.report.samples import waiting_for_the_gil
 
 RUN = [sys.executable, "-c", "from dask_efficiency.cli import main; main()", "run"]
 
@@ -36,10 +41,17 @@ SCRIPTS = {
         sys.excepthook = lambda kind, error, trace: print("hook", [f.name for f in traceback.extract_tb(trace)])
         raise ValueError
     """,
+    "hook that exits": """
+        import sys
+        sys.excepthook = lambda *shown: sys.exit(5)
+        1 / 0
+    """,
     "interrupts itself": "import os, signal; os.kill(os.getpid(), signal.SIGINT); input()",
     "is terminated": "import os, signal; os.kill(os.getpid(), signal.SIGTERM); input()",
     "handles a signal": """
-        import signal
+        import os
+import shlex
+import signal
         signal.signal(signal.SIGUSR1, lambda *_: print("handled", flush=True))
         signal.raise_signal(signal.SIGUSR1)
     """,
@@ -75,6 +87,11 @@ SCRIPTS = {
         for method in ("spawn", "fork", "forkserver")
     },
     "imports its neighbour": "import neighbour; print(neighbour.__file__)",
+    "closes its standard error": "import sys; sys.stderr.close()",
+    "closes its standard output": "import sys; sys.stdout.close()",
+    "closes its standard error beneath Python": "import os; os.close(2)",
+    "has no standard error": "import sys; sys.stderr = None",
+    "fails after it closed its standard error": "import sys; sys.stderr.close(); sys.exit(3)",
     "shows its source": """
         import inspect, sys
         def function(): return 1
@@ -109,12 +126,56 @@ def test_a_script_runs_as_under_python(folder: Path, script: str) -> None:
     assert outcome(*RUN, *arguments, cwd=folder) == outcome(sys.executable, *arguments, cwd=folder)
 
 
+def test_a_script_that_deletes_the_hook_of_errors_ends_with_its_own_error(folder: Path) -> None:
+    (folder / "script.py").write_text("import sys\ndel sys.excepthook\n1/0\n")
+    code, _, shown = outcome(*RUN, "script.py", cwd=folder)
+    assert code == 1
+    assert "ZeroDivisionError" in shown
+    assert shown.count("Traceback") == 1
+
+
 @pytest.mark.parametrize("module", ["package", "package.other", "neighbour"])
 def test_a_module_runs_as_under_python(folder: Path, module: str) -> None:
     found, expected = (outcome(*start, "-m", module, "-x", cwd=folder) for start in (RUN, [sys.executable]))
     assert found[:2] == expected[:2]
     # Python's own traceback shows how it ran the module
     assert found[2].splitlines()[-3:] == expected[2].splitlines()[-3:]
+
+
+@pytest.mark.parametrize("command", [RUN, [sys.executable]], ids=["run", "python"])
+def test_a_script_ends_with_its_own_code_whether_or_not_somebody_reads(folder: Path, command: list[str]) -> None:
+    (folder / "job.py").write_text("import sys; sys.exit(int(sys.argv[1]))")
+    read, write = os.pipe()
+    os.close(read)
+    try:
+        for code in (0, 3):
+            arguments = [*command, "job.py", str(code)]
+            assert subprocess.run(arguments, cwd=folder, stderr=write, timeout=120).returncode == code
+            closed = f"{shlex.join(arguments)} 2>&-"
+            assert subprocess.run(closed, shell=True, cwd=folder, timeout=120).returncode == code
+    finally:
+        os.close(write)
+
+
+def test_an_error_of_ours_at_the_end_is_a_line(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Runner, "_show", lambda _: {}["no such name"])
+    Runner(ScriptRun("job.py")).finish(failed=False)
+    assert capsys.readouterr().err == (
+        "dask-efficiency: what there is to report was not shown: KeyError: 'no such name'\n"
+    )
+
+
+def test_reports_that_are_kept_under_one_name_each_get_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(time, "localtime", lambda _: time.gmtime(0))
+    for _ in range(2):  # two scripts, of which each had three clusters, in the same second
+        runner = Runner(ScriptRun("job.py", save_to=str(tmp_path)))
+        runner._ended = [(waiting_for_the_gil(), None)] * 3
+        runner._save()
+    names = [f"job-19700101-000000{number}.json" for number in ("", "-2", "-3", "-4", "-5", "-6")]
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted(names)
+    assert runner._notes == [f"wrote {tmp_path}/{name}" for name in names[3:]]
 
 
 def started(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
@@ -126,6 +187,9 @@ def test_a_script_without_a_client_gets_a_hint(folder: Path) -> None:
         "dask-efficiency: neighbour.py made no Client, and nothing is metered without a cluster: "
         "`dask-efficiency run --local` gives it a LocalCluster\n"
     )
+    # one that did not come as far does not need it
+    (folder / "usage.py").write_text("import argparse\nargparse.ArgumentParser().parse_args(['--odd'])\n")
+    assert "made no Client" not in started(folder, "usage.py").stderr
 
 
 @pytest.mark.parametrize(
@@ -134,12 +198,13 @@ def test_a_script_without_a_client_gets_a_hint(folder: Path) -> None:
         ("missing.py", "'missing.py' is no file; expected a Python script, or -m and a module's name"),
         ("-m no_such_module", "No module named no_such_module"),
         ("--html no/such/folder.html neighbour.py", "no/such"),
-        ("--save-to neighbour.py neighbour.py", "neighbour.py"),
+        ("--save-to neighbour.py neighbour.py", "'neighbour.py' cannot be made: File exists; expected a folder"),
+        ("--json - neighbour.py", "'-' is no file here; expected a file or URL, such as /dev/stdout"),
     ],
 )
 def test_errors_of_running_and_writing_are_one_line(folder: Path, arguments: str, line: str) -> None:
     code, output, error = outcome(*RUN, *arguments.split(), cwd=folder)
-    assert code in (1, 2)
+    assert code == (1 if arguments.startswith("-m") else 2)
     assert not output
     assert line in error.splitlines()[-1]
     assert "Traceback" not in error
@@ -233,6 +298,57 @@ def test_a_script_that_fails_is_reported_and_ends_as_it_would(folder: Path, end:
     assert (done.returncode, done.stdout) == (code, "28\n")
     assert "tasks: 8 succeeded" in done.stderr
     assert "runner.py" not in done.stderr
+    error = {1: "ValueError", 4: "", -signal.SIGINT: "KeyboardInterrupt"}[code]
+    above, report = done.stderr.split("tasks: 8 succeeded")
+    assert ("Traceback" in above) is bool(error)  # an exit has none
+    assert error in above
+    assert (f", until {error} (" in report) is bool(error)
+
+
+TERMINATED = {
+    "in a block": """
+        with CLUSTER as cluster, Client(cluster) as client:
+            print(sum(WORK), flush=True)
+            os.kill(os.getpid(), signal.SIGTERM)
+            time.sleep(100)
+    """,
+    "in its event loop": """
+        async def main():
+            async with LocalCluster(n_workers=1, processes=False, asynchronous=True, dashboard_address=':0') as cluster:
+                async with Client(cluster, asynchronous=True) as client:
+                    print(sum(await client.gather(client.map(work, range(8)))), flush=True)
+                    os.kill(os.getpid(), signal.SIGTERM)
+                    await asyncio.sleep(100)
+        asyncio.run(main())
+    """,
+}
+
+
+@pytest.mark.cluster
+@pytest.mark.parametrize("body", TERMINATED.values(), ids=TERMINATED)
+def test_a_script_whose_time_is_over_is_reported_and_ends_by_the_signal(folder: Path, body: str) -> None:
+    done = ran(folder, body, "--json", "run.json")
+    assert (done.returncode, done.stdout) == (-signal.SIGTERM, "28\n")
+    assert ", until SIGTERM (" in done.stderr
+    report = load_report(folder / "run.json")
+    assert (report.ended_by, report.tasks["succeeded"]) == ("SIGTERM", 8)
+
+
+@pytest.mark.cluster
+def test_an_error_that_leaves_the_block_of_a_client_is_in_its_saved_report(folder: Path) -> None:
+    body = """
+        with CLUSTER as cluster, Client(cluster) as client:
+            print(sum(WORK))
+            raise ValueError("no such table")
+    """
+    done = ran(folder, body, "--json", "run.json")
+    assert (done.returncode, done.stdout) == (1, "28\n")
+    assert ", until ValueError (" in done.stderr
+    assert load_report(folder / "run.json").ended_by == "ValueError: no such table"
+    after = "with CLUSTER as cluster, Client(cluster) as client:\n    print(sum(WORK))\nraise ValueError('later')\n"
+    done = ran(folder, after, "--json", "run.json")
+    assert "dask-efficiency: the script ended by ValueError: later" in done.stderr
+    assert load_report(folder / "run.json").ended_by == ""
 
 
 @pytest.mark.cluster
@@ -246,7 +362,7 @@ def test_workers_that_are_processes_and_tasks_that_are_clients(folder: Path) -> 
             client = Client(CLUSTER)
             print(client.submit(nested, 8).result())
     """
-    done = ran(folder, body, "--trace", "run.trace", processes=True)
+    done = ran(folder, body, "--trace", "run.trace", "--savings", "60", processes=True)
     assert (done.returncode, done.stdout) == (0, "28\n")
     assert "report 1 of" not in done.stderr  # one cluster, one report
     assert len(load_trace(folder / "run.trace").tasks) == 9

@@ -50,6 +50,13 @@ def test_results_that_a_client_wants_and_no_task_waits_for_are_held() -> None:
     assert held(part) == [["load", "c1", 60.0, 0.6], ["join", SEVERAL, 10.0, 0.1]]
 
 
+@pytest.mark.parametrize(("client", "shown"), [(5, "5"), (None, "None"), ("x" * 10**6, "x" * 1_000)])
+def test_a_client_of_any_id_is_named_by_a_text_of_bounded_length(client: Any, shown: str) -> None:
+    part = part_of(worker(result("load", 60, client), disk=5))
+    part.look()
+    assert held(part) == [["load", shown, 60.0, 1.0]]
+
+
 def test_only_workers_that_are_short_of_memory_are_looked_at() -> None:
     part = part_of(worker(result("load", 60, "c1")))
     part.look()

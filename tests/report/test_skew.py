@@ -4,7 +4,7 @@ from dataclasses import replace
 import pytest
 
 from dask_efficiency.accounts.rows import OTHER
-from dask_efficiency.report.facts import facts_of
+from dask_efficiency.report.conditions import conditions_of
 from dask_efficiency.report.kinds import advice
 from dask_efficiency.report.skew import (
     held_up,
@@ -86,7 +86,7 @@ def test_a_trace_knows_the_input_of_the_longest_task() -> None:
     known = LongTask("qr", "('qr', 1)", "w1", 200, 0.01, 0.5, 1e6, 8e6)
     report = report_of(long_tail=(known,), waited_for={"svd": 9, "qr": 1})
     assert math.isnan(larger_input(report, "svd"))
-    assert "salt" not in advice("idle/parallelism", facts_of(report))
+    assert "salt" not in advice("idle/parallelism", conditions_of(report))
 
 
 @pytest.mark.parametrize(

@@ -29,6 +29,8 @@ class Store:
 if True:
     async def late():
         return 1
+
+fails = lambda day: 1 / day
 """
 
 
@@ -44,7 +46,11 @@ def script(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
 
 
 @pytest.mark.parametrize(
-    ("function", "line"), [("read_day", 5), ("read_day.<locals>.inner", 6), ("Store.get", 11), ("late", 15)]
+    ("function", "line"),
+    [
+        *[("read_day", 5), ("read_day.<locals>.inner", 6), ("Store.get", 11), ("late", 15)],
+        *[("inner", 6), ("get", 11), ("<lambda>", 17)],  # as tracebacks name them
+    ],
 )
 def test_a_function_of_the_script_has_its_file(script: str, function: str, line: int) -> None:
     assert in_the_script(Frame(function, "<dynamic-code>", line)) == Frame(function, script, line)
@@ -93,9 +99,11 @@ def test_cells_and_lines_that_send_graphs_are_called_as_ipythons_tracebacks_call
     shell.user_ns["users_line"] = users_line
     shell.run_cell("import sys\nline = users_line(frame := sys._getframe())", store_history=True)
     assert shell.user_ns["line"] == ("In[1]:2", "line = users_line(frame := sys._getframe())")
+    shell.run_cell("%%time\nmagic = users_line(sys._getframe())", store_history=True)
+    assert shell.user_ns["magic"] == ("In[2]:1", "")
     assert cell_of(shell.user_ns["frame"].f_code.co_filename) == "In[1]"
     assert cell_of("etl.py") == "etl.py"
-    assert [name for name, _ in typed_in()] == ["In[1]"]
+    assert [name for name, _ in typed_in()] == ["In[2]", "In[1]"]
 
 
 def test_a_function_that_travelled_by_value_has_the_last_cell_that_defines_it(shell: Any) -> None:
@@ -109,6 +117,13 @@ def test_a_function_that_travelled_by_value_has_the_last_cell_that_defines_it(sh
     assert in_the_script(Frame("read_day", "<dynamic-code>", 2)).file == "In[3]"
     shell.history_manager.input_hist_parsed.append("read_day(")  # no Python
     assert in_the_script(Frame("read_day", "<dynamic-code>", 2)).file == "In[3]"
+
+
+def test_a_lambda_is_of_the_last_cell_that_has_one_at_its_line(shell: Any) -> None:
+    frame = Frame("<lambda>", "<dynamic-code>", 1)
+    for cell in ("fails = lambda n: 1 / n", "day = 3", "day = lambda n: n", "day = 4"):
+        shell.run_cell(cell, store_history=True)
+    assert in_the_script(frame).file == "In[3]"
 
 
 def test_ipython_is_not_imported_to_find_that_there_is_none() -> None:

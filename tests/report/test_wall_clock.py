@@ -1,8 +1,20 @@
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 
+from dask_efficiency.accounts.lines import Frame
 from dask_efficiency.report.findings import find
-from dask_efficiency.report.wall_clock import ideal_time_lines, wall_clock_parts
+from dask_efficiency.report.values import DASK_ACTIVITIES, OWN_ACTIVITIES, ClientRow, GraphsSent
+from dask_efficiency.report.wall_clock import (
+    client_doing,
+    client_line,
+    ideal_time_lines,
+    sender,
+    sending,
+    wall_clock_parts,
+    work_of_client,
+)
 from dask_efficiency.runs.path.parts import PathSummary
 from tests.report.samples import causes, report_of, reports, seconds
 
@@ -67,3 +79,98 @@ def test_without_samples_nothing_is_attributed_to_libraries() -> None:
     (found,) = find(report)
     assert found.saves_seconds is None
     assert found.lines[0].startswith("Tasks off the CPU, for no known reason: 2.0 s of thread time.")
+
+
+LOAD = Frame("<module>", "/home/me/load.py", 12)
+OPEN = Frame("open_mfdataset", "/opt/lib/python3.12/site-packages/xarray/backends/api.py", 1600)
+RESULT = Frame("Future.result", "/opt/lib/python3.12/site-packages/distributed/client.py", 400)
+
+
+def client_row(activity: str, *stack: Frame, seconds: float, idle: float = 1.0) -> ClientRow:
+    """A row of which this share is without work on the cluster."""
+    return ClientRow(activity, stack, round(seconds * 1e9), round(idle * seconds * 1e9), 0)
+
+
+@pytest.mark.parametrize("activity", [*OWN_ACTIVITIES, *DASK_ACTIVITIES])
+def test_time_without_work_is_named_by_what_the_client_did_and_where(activity: str) -> None:
+    other = client_row("build", Frame("f", "/home/me/other.py", 3), seconds=1)
+    report = report_of(
+        seconds(thread_cpu=2),
+        window_seconds=11.0,
+        cluster_seconds=1.0,
+        phases={"run": 1.0},
+        client=(client_row(activity, LOAD, OPEN, seconds=9), other),
+    )
+    (found,) = (one for one in find(report) if one.kind == "client")
+    assert (DASK_ACTIVITIES | OWN_ACTIVITIES)[activity] in found.title or activity == "wait"
+    assert found.where == "`open_mfdataset` in load.py:12"
+    assert found.saves_seconds == pytest.approx(10)
+    assert next(iter(wall_clock_parts(report))) == found.title.partition(", ")[2]
+
+
+def test_several_activities_are_of_the_users_code_or_of_dask_by_what_most_are() -> None:
+    rows = [("compute", 2), ("sleep", 2), ("hash", 3)]
+    report = report_of(client=tuple(client_row(name, LOAD, seconds=n) for name, n in rows))
+    found = client_doing(report)
+    assert found is not None
+    assert (found.words, found.activity, found.line, found.share) == ("in your own code", "own", LOAD, 1.0)
+    report = report_of(client=tuple(client_row(name, LOAD, seconds=n) for name, n in [*rows, ("build", 3)]))
+    found = client_doing(report)
+    assert found is not None
+    assert (found.words, found.activity) == ("on the client", "")
+    assert client_doing(report_of()) is None
+
+
+def test_a_line_that_has_little_of_the_time_is_not_named() -> None:
+    spread = tuple(client_row("build", LOAD._replace(line=line), seconds=1) for line in range(9))
+    report = report_of(client=spread)
+    assert client_line(report, client_doing(report)) == ""
+
+
+def test_the_number_of_computations_is_said_of_a_line_that_waits_for_each() -> None:
+    row = client_row("wait", LOAD, OPEN, seconds=9)
+    for sent, beginning in ((GraphsSent(396, 390), "396 computations one after the other, "), (GraphsSent(396, 9), "")):
+        report = report_of(client=(row,), sent_by={"load.py:12": sent})
+        assert client_line(report, client_doing(report)) == f"{beginning}`open_mfdataset` in load.py:12"
+
+
+def test_the_line_that_waits_for_graphs_need_not_be_that_of_most_time() -> None:
+    rows = (
+        client_row("compute", LOAD, seconds=6),
+        client_row("wait", LOAD._replace(line=20), RESULT, seconds=2, idle=0.5),
+    )
+    report = report_of(client=rows, sent_by={"load.py:12": GraphsSent(1, 1), "load.py:20": GraphsSent(30, 30)})
+    assert sender(report) == "30 computations one after the other, `result` in load.py:20"
+    assert work_of_client(report) == 1.0
+    found = sending(report)
+    assert found is not None
+    assert (found.share, found.by_library) == (0.25, False)
+
+
+def test_what_a_line_does_besides_sending_is_not_what_it_waits_for() -> None:
+    stdlib = Frame("urlopen", "/usr/lib/python3.12/urllib/request.py", 200)
+    get = Frame("get", "/opt/lib/python3.12/site-packages/requests/api.py", 60)
+    for other, activity in ((get, "network"), (stdlib, "network"), (Frame("(just before)", "", 0), "compute")):
+        rows = (client_row(activity, LOAD, other, seconds=8), client_row("wait", LOAD, RESULT, seconds=2))
+        report = report_of(client=rows, sent_by={"load.py:12": GraphsSent(30, 30)})
+        found = sending(report)
+        assert found is not None
+        assert (found.line.function, found.by_library, found.share) == ("Future.result", False, 1.0)
+        assert sender(report) == "30 computations one after the other, `result` in load.py:12"
+        assert client_line(report, client_doing(report)) == f"`{other.function}` in load.py:12"
+    rows = (client_row("wait", LOAD, OPEN, RESULT, seconds=2),)
+    found = sending(report_of(client=rows, sent_by={"load.py:12": GraphsSent(30, 30)}))
+    assert found is not None
+    assert (found.line.function, found.by_library) == ("open_mfdataset", True)
+
+
+def test_where_nothing_ran_on_the_cluster_the_client_is_a_finding() -> None:
+    row = client_row("local", LOAD, seconds=9)
+    report = report_of(seconds(no_work=18), window_seconds=9.0, cluster_seconds=0.0, phases={"run": 0.0}, client=(row,))
+    (found,) = find(report)
+    assert (found.kind, found.where) == ("client", "`<module>` in load.py:12")
+    assert found.advice.startswith("Compute with the client")
+    # once, also where a little work was outstanding, which no thread had
+    assert [one.kind for one in find(replace(report, cluster_seconds=0.1))].count("client") == 1
+    # and not for a moment
+    assert find(replace(report, window_seconds=9.0, no_workers_seconds=8.9)) == ()

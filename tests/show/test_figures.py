@@ -10,6 +10,7 @@ from dask_efficiency.show.figures import (
     MAX_KERNEL_NAME,
     apportion,
     format_bytes,
+    format_number,
     format_seconds,
     format_share,
     format_thread_time,
@@ -17,11 +18,14 @@ from dask_efficiency.show.figures import (
     kernel_name,
     label,
     labelled,
+    lower_first,
     money_scale,
     name_of,
     natural,
     shorten,
     time_scale,
+    upper_first,
+    workers_named,
 )
 from tests.report.samples import HOSTILE_NAMES
 
@@ -72,6 +76,22 @@ def test_a_column_of_times_has_one_unit_that_fits_its_largest(largest: float, un
 
 def test_small_prices_get_more_decimals() -> None:
     assert [money_scale(money).decimals for money in (0.0, 12.0, 0.5, 0.0012)] == [2, 2, 3, 5]
+
+
+@pytest.mark.parametrize(
+    ("sentence", "within", "alone"),
+    [
+        ("Tasks are small", "tasks are small", "Tasks are small"),
+        ("GPU idle", "GPU idle", "GPU idle"),
+        ("of workers", "of workers", "Of workers"),
+        ("A", "a", "A"),
+        ("", "", ""),
+    ],
+)
+def test_the_first_letter_is_small_after_other_words_unless_the_word_is_in_capitals(
+    sentence: str, within: str, alone: str
+) -> None:
+    assert (lower_first(sentence), upper_first(sentence)) == (within, alone)
 
 
 def test_a_harmless_name_has_visible_characters_for_all_that_were_there() -> None:
@@ -162,3 +182,17 @@ def test_any_kernel_has_a_short_name_that_is_no_longer(name: str) -> None:
 
 def test_an_endless_kernel_name_is_cut_before_it_is_read() -> None:
     assert len(kernel_name("a::<(" * 10**6)) <= MAX_KERNEL_NAME
+
+
+def test_a_number_has_no_exponent() -> None:
+    numbers = {3.14159: "3.14", 12.0: "12", 999.4: "999", 999.6: "1000", 3712.2: "3712", 4e6: "4000000"}
+    assert {number: format_number(number) for number in numbers} == numbers
+    assert [format_number(number, digits=2) for number in (2.345, 99.4, 99.6, 3712.2)] == ["2.3", "99", "100", "3712"]
+
+
+def test_workers_that_are_called_by_numbers_are_told_from_other_things() -> None:
+    assert [workers_named(names) for names in (["0"], ["0", "1"], ["gpu-worker-3"])] == [
+        "worker 0",
+        "workers 0, 1",
+        "gpu-worker-3",
+    ]

@@ -76,6 +76,13 @@ def test_short_work_leaves_nothing_anywhere(
     assert (cell, capsys.readouterr().err, screen.getvalue()) == ([], "", "")
 
 
+def test_work_with_a_bound_is_shown_early_enough(clock: Clock, capsys: pytest.CaptureFixture[str]) -> None:
+    work(clock, 4, within=5)
+    work(clock, 1.2, within=5)
+    work(clock, 12, within=60)
+    assert capsys.readouterr().err == "counting: 32 of 100 sheep, 1 s\ncounting: 84 of 100 sheep, 10 s\n"
+
+
 def test_a_notebook_has_one_line_that_ends_as_the_work_does(
     clock: Clock, capsys: pytest.CaptureFixture[str], cell: list[Any]
 ) -> None:

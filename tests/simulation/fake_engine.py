@@ -1,12 +1,12 @@
 """An engine without Dask: the traces of a small scheduler in virtual time, so that all columns are consistent."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Generator, Sequence
 from dataclasses import replace
 from typing import Any
 
 from benchmarks import simulated_traces
 from dask_efficiency import RunTrace
-from dask_efficiency.simulation.model.ensemble import Simulated, SimulationJob
+from dask_efficiency.simulation.model.ensemble import Ensemble, SeededJob, SimulationJob, Wanted
 from dask_efficiency.simulation.model.run_figures import makespan_seconds
 
 #: Leaves of the tree that is recorded, and simulated again.
@@ -24,19 +24,18 @@ class FakeEngine:
     def __init__(self, factor: float = 1.0, **settings: Any) -> None:
         self.factor, self.settings = factor, settings
         self.jobs: list[SimulationJob] = []
-        self.traced: list[tuple[int, ...]] = []
 
-    def __call__(
-        self, trace: RunTrace, job: SimulationJob, seeds: Sequence[int], *, traces: Collection[int] = (), **options: Any
-    ) -> list[Simulated]:
-        self.jobs.append(job)
-        self.traced.append(tuple(traces))
-        found = []
-        for seed in seeds:
-            run = self._run(job, seed)
-            found.append(Simulated(seed, self.factor * makespan_seconds(run), {}, run if seed in traces else None))
-            options.get("report", int)(len(found))
-        return found
+    def __call__(self, trace: RunTrace, jobs: Sequence[SeededJob], **options: Any) -> Generator[Ensemble, None, None]:
+        done = 0
+        for seeded in jobs:
+            self.jobs.append(seeded.job)
+            runs = {}
+            for seed in seeded.seeds:
+                runs[seed] = self._run(seeded.job, seed)
+                done += 1
+                options.get("report", int)(done)
+            ensemble = Ensemble({seed: self.factor * makespan_seconds(run) for seed, run in runs.items()})
+            yield replace(ensemble, trace=runs[ensemble.nearest] if seeded.wanted is Wanted.TRACE else None)
 
     def _run(self, job: SimulationJob, seed: int) -> RunTrace:
         workers = job.cluster.workers

@@ -1,7 +1,7 @@
 import json
 import re
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from importlib.util import find_spec
@@ -17,7 +17,7 @@ from dask_efficiency.runs.trace.schema import Runs
 from dask_efficiency.show.progress import StoppedWarning
 from dask_efficiency.simulation import IdealLadder, Prediction, SimulationRefusedError, SimulationWarning, Sweep
 from dask_efficiency.simulation.calls import engine as real_engine
-from dask_efficiency.simulation.model.ensemble import Simulated
+from dask_efficiency.simulation.model.ensemble import Ensemble, SeededJob
 from dask_efficiency.simulation.model.requirements import SIMULATED, UnplaceableError
 from dask_efficiency.simulation.model.run_figures import makespan_seconds
 from tests.report.samples import by_hand
@@ -210,17 +210,16 @@ def test_facts_about_the_recorded_hosts_are_used_for_the_own_cluster_too(engine:
 
 
 class Interrupted(FakeEngine):
-    """An engine during whose call of a number Ctrl-C is pressed."""
+    """An engine during whose job of a number Ctrl-C is pressed."""
 
-    def __init__(self, call: int) -> None:
+    def __init__(self, number: int) -> None:
         super().__init__()
-        self.call = call
+        self.number = number
 
-    def __call__(self, *args: object, **options: object) -> list[Simulated]:
-        if len(self.jobs) == self.call:
-            options["report"](0.5)  # type: ignore[operator]
-            raise KeyboardInterrupt
-        return super().__call__(*args, **options)  # type: ignore[arg-type]
+    def __call__(self, trace: Any, jobs: Sequence[SeededJob], **options: Any) -> Generator[Ensemble, None, None]:
+        yield from super().__call__(trace, jobs[: self.number], **options)
+        options["report"](sum(len(seeded.seeds) for seeded in jobs[: self.number]) + 0.5)
+        raise KeyboardInterrupt
 
 
 def test_a_sweep_keeps_its_rows_and_names_the_missing_ones() -> None:
@@ -245,7 +244,7 @@ def test_placements_keep_the_best_so_far_and_name_the_missing_ones(tmp_path: Pat
     assert "not simulated: placements 1, 2, 3" in str(found)
 
 
-@pytest.mark.parametrize(("call", "runs"), [(0, 0), (1, 5)])
-def test_a_simulation_that_is_interrupted_names_the_runs_that_are_done(call: int, runs: int) -> None:
-    with simulated_by(Interrupted(call)), pytest.raises(KeyboardInterrupt, match=f"^simulating: {runs} of 7 runs$"):
+@pytest.mark.parametrize(("number", "runs"), [(0, 0), (1, 5)])
+def test_a_simulation_that_is_interrupted_names_the_runs_that_are_done(number: int, runs: int) -> None:
+    with simulated_by(Interrupted(number)), pytest.raises(KeyboardInterrupt, match=f"^simulating: {runs} of 7 runs$"):
         simulate(recorded(), workers=2, seeds=2)

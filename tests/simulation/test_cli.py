@@ -1,5 +1,6 @@
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -200,12 +201,12 @@ def test_on_a_terminal_a_sweep_has_a_bar_and_ctrl_c_leaves_its_rows() -> None:
     pytest.importorskip("rich")
     sizes = ",".join(map(str, range(1, 41)))
     with on_a_terminal(["simulate", "run.trace", "--force", "--seeds", "1", "--sweep", sizes]) as command:
-        # The seventh is of the second size: the first one is there.
-        assert "━━━" in command.until(r"simulating .* [7-9] of 45 runs")
+        # The tenth is of the fifth size: the first one is there, though several run at a time.
+        assert "━━━" in command.until(r"simulating .* [12]\d of 45 runs")
         command.interrupt()
         assert command.end() == 130
     printed = command.text.rpartition("Ctrl-C: stopped after ")[2]
-    assert printed.startswith(("1 of 40", "2 of 40", "3 of 40", "4 of 40"))
+    assert re.match(r"[1-9]\d? of 40 ", printed)
     assert "ended early" in printed
     assert "makespan" in printed
     assert "Traceback" not in command.text
@@ -217,7 +218,7 @@ def test_in_a_log_there_are_lines_and_the_placements_so_far_go_to_their_file() -
         Path(f"{number}.hosts").write_text(f"pc{number % 2}:2\n")
         asked += ["--hostfile", f"{number}.hosts"]
     with in_a_log(asked, "found.json") as command:
-        assert "\x1b" not in command.until(r"simulating: [7-9] of 45 runs, ")
+        assert "\x1b" not in command.until(r"simulating: [12]\d of 45 runs, ")
         command.interrupt()
         assert command.end() == 130
     found = json.loads(Path("found.json").read_text())

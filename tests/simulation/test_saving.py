@@ -1,6 +1,7 @@
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
+from time import monotonic
 from typing import Any
 from unittest.mock import Mock
 
@@ -12,22 +13,30 @@ from benchmarks.diagnoses import DIAGNOSES
 from benchmarks.simulated_traces import MS, Graph, simulate
 from benchmarks.workload_runs import Ran
 from dask_efficiency import EfficiencyReport, RunTrace
+from dask_efficiency.accounts.buckets import CAUSES, UNKNOWN, Bucket
+from dask_efficiency.accounts.lines import EVENT_LOOP
 from dask_efficiency.accounts.slow_worker import Cause, SlowWorker
+from dask_efficiency.report.values import LongHold
 from dask_efficiency.report.wall_clock import kept_in_bounds
 from dask_efficiency.runs.path.parts import PathSummary
 from dask_efficiency.runs.stragglers.long_tail import LongTask
 from dask_efficiency.runs.trace.errors import EmptyTraceError
 from dask_efficiency.runs.trace.schema import Runs
 from dask_efficiency.show.finding import Basis
-from dask_efficiency.simulation.engine.launch import simulate_seeds
-from dask_efficiency.simulation.model.ensemble import Simulated, SimulationJob
-from dask_efficiency.simulation.saving import savings
+from dask_efficiency.simulation.model.ensemble import Ensemble, SeededJob, SimulationJob
+from dask_efficiency.simulation.saving import ELSEWHERE, SECONDS, savings
 from tests.report.samples import causes, report_of, seconds, skew
 from tests.runs.replay.test_replay import NO_DELAYS
 
 RECORDED = Path(__file__).parents[1] / "data" / "diagnoses"
 
 SECOND_NS = 1000 * MS
+
+
+def test_each_cause_of_waiting_is_known_to_need_cores_or_not() -> None:
+    of_this_process = {"gil", "core", "throttled", "stopped", "lock", "cluster", UNKNOWN}
+    assert of_this_process.isdisjoint(ELSEWHERE)
+    assert of_this_process.union(ELSEWHERE) == set(CAUSES[Bucket.THREAD_NONCPU])
 
 
 def four_tasks(**settings: Any) -> RunTrace:
@@ -64,12 +73,18 @@ class Engine:
         self._own, self._cured = own, cured
         self.cured: list[SimulationJob] = []
 
-    def __call__(self, trace: Any, job: SimulationJob, seeds: Sequence[int], **options: Any) -> list[Simulated]:
-        assert options == {"processes": 1}
-        is_own = [worker.nthreads for worker in job.cluster.workers] == [2] and not job.without
-        if not is_own:
-            self.cured.append(job)
-        return [Simulated(seed, self._own if is_own else self._cured, {}) for seed in seeds]
+    def __call__(self, trace: Any, jobs: Sequence[SeededJob], **options: Any) -> Iterator[Ensemble]:
+        assert options.pop("processes") == 2
+        assert 0 < options.pop("seconds") <= SECONDS
+        options.pop("report")(sum(len(seeded.seeds) for seeded in jobs))
+        assert not options
+        own, *cured = jobs
+        assert [worker.nthreads for worker in own.job.cluster.workers] == [2]
+        assert not own.job.without
+        assert not own.job.cluster.config
+        self.cured += [seeded.job for seeded in cured]
+        for seeded in jobs:
+            yield Ensemble(dict.fromkeys(seeded.seeds, self._own if seeded is own else self._cured))
 
 
 LOSSES = ("spill", "waiting_on_data")
@@ -104,15 +119,23 @@ def test_tasks_that_were_sampled_and_did_not_wait_for_the_gil_do_not_hold_it() -
         assert [dict(job.gil) for job in engine.cured] == [known]
 
 
-def test_without_other_processes_a_run_takes_their_share_of_the_cores_less() -> None:
-    assert saved(waiting("core", others_share=0.4), Engine(9.0, 9.0)) == pytest.approx(0.8)
-    assert saved(waiting("core", others_share=0.9, cores=1.0), Engine(9.0, 9.0)) == pytest.approx(1.0)  # the ideal
-    # Time that tasks sleep stays.
-    both = causes(**{"thread-noncpu/core": 2.0, "thread-noncpu/sleep": 1.0})
-    report = waiting("core", causes_by_worker={"w0": both}, others_share=0.4)
-    assert saved(report, Engine(9.0, 9.0), "thread-noncpu/core") == pytest.approx(2.0 * 0.4 * 0.75)
+def test_without_other_processes_tasks_wait_for_cores_as_long_as_they_share_them_with_one_another() -> None:
+    def kept(**fields: Any) -> float | None:
+        return saved(waiting("core", **fields), Engine(9.0, 9.0))
+
+    # Two threads wait for 3 of 4 s: on a core of their own each, they would not wait.
+    assert kept(others_share=0.6, cores=2.0) == pytest.approx(1.5)
+    # On one core for both, they wait for one another as long as they compute.
+    assert kept(others_share=0.5, cores=1.0) == pytest.approx(1.0)
+    # Where the cores are not known, their leaving saves their share.
+    assert kept(others_share=0.4) == pytest.approx(0.8)
     for share in (None, 0.0, 0.1):
-        assert saved(waiting("core", others_share=share), Engine(2.0, 2.0)) is None
+        assert kept(others_share=share) is None
+    # What shrinks beside the waiting is not known: the run may take its ideal runtime.
+    found = savings(waiting("core", 2.0, others_share=0.6, cores=2.0), Engine(9.0, 9.0))["thread-noncpu/core"]
+    assert (found.seconds, found.high) == (pytest.approx(1.0), pytest.approx(1.0))
+    found = savings(waiting("core", 2.0, others_share=0.3, cores=1.0), Engine(9.0, 9.0))["thread-noncpu/core"]
+    assert (found.seconds, found.low, found.high) == (0.0, 0.0, 0.0)
 
 
 def test_a_long_task_in_even_pieces_is_divided_by_the_threads_that_can_compute() -> None:
@@ -170,13 +193,63 @@ def test_other_runs_and_losses_have_no_savings(report: EfficiencyReport) -> None
     assert savings(report, Engine(2.0, 1.0)) == {}
 
 
-def test_a_long_trace_is_not_simulated(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("dask_efficiency.simulation.saving.MAX_TASKS", 3)
-    assert savings(waiting("gil"), Engine(2.0, 1.0)) == {}
+def test_a_run_too_long_for_the_time_is_not_simulated_and_a_note_says_so() -> None:
+    notes: list[str] = []
+    for most in (0.0, 0.003):  # four tasks take longer
+        assert savings(waiting("gil"), Engine(2.0, 1.0), seconds=most, notes=notes) == {}
+    *_, note = notes
+    assert note == (
+        "cures that were not simulated within 0.003 s have bounds as savings (Waiting for the GIL); "
+        "savings=60 with trace=True, or --savings 60 with --trace, gives them longer"
+    )
+
+
+def test_the_wait_for_cures_is_shown_early_enough_for_its_bound(capsys: pytest.CaptureFixture[str]) -> None:
+    def engine(*given: Any, report: Callable[[float], object], seconds: float, **options: Any) -> Iterator[Ensemble]:
+        until = monotonic() + seconds / 2
+        while monotonic() < until:
+            report(1)
+        return Engine(2.0, 1.5)(*given, report=report, seconds=SECONDS, **options)
+
+    assert savings(waiting("gil"), engine, seconds=0.1)
+    assert capsys.readouterr().err == "simulating cures: 1 of 6 runs, 0 s\n"
+
+
+def test_a_cure_that_is_not_simulated_in_time_has_a_bound_and_a_note() -> None:
+    both = causes(**{"thread-noncpu/gil": 1.5, "thread-noncpu/sleep": 1.0})
+    report = waiting("gil", 2.5, causes_by_worker={"w0": both}, causes_by_prefix={"clean": both})
+    engine, notes = Engine(2.0, 1.5), []
+
+    def late(trace: Any, jobs: Sequence[SeededJob], **options: Any) -> Iterator[Ensemble]:
+        for seeded, runs in zip(jobs, engine(trace, jobs, **options), strict=True):
+            is_late = [worker.nthreads for worker in seeded.job.cluster.workers] == [4]
+            yield Ensemble({0: runs.makespans[0]}) if is_late else runs
+
+    found = savings(report, late, notes=notes)
+    assert sorted(found) == ["all", "thread-noncpu/gil"]
+    (note,) = notes
+    assert "(Sleeping)" in note
+    bases = {one.kind: one.basis for one in replace(report, savings=found).findings}
+    assert bases == {"thread-noncpu/gil": Basis.REPLAYED, "thread-noncpu/sleep": Basis.BOUNDED}
+
+
+def test_more_threads_than_tasks_save_nothing_and_the_finding_has_the_other_cure() -> None:
+    report = waiting("sleep", 3.9)
+    found = savings(report, Engine(2.0, 2.0))
+    assert found["thread-noncpu/sleep"].seconds == 0.0
+    (finding,) = replace(report, savings=found).findings
+    assert (finding.kind, finding.basis) == ("thread-noncpu/sleep", Basis.BOUNDED)
+    assert finding.advice == "Avoid the sleep: more threads do not help, as too few tasks can run at a time."
+
+
+def test_simulations_of_the_run_itself_that_end_too_early_promise_nothing() -> None:
+    notes: list[str] = []
+    assert savings(waiting("gil"), Mock(return_value=[Ensemble({0: 2.0})] * 2), notes=notes) == {}
+    assert len(notes) == 1
 
 
 def test_a_real_simulation_of_tasks_that_sleep_halves_them() -> None:
-    found = savings(waiting("sleep", 3.9), simulate_seeds)["thread-noncpu/sleep"]
+    found = savings(waiting("sleep", 3.9), seconds=600)["thread-noncpu/sleep"]
     assert found.seconds == pytest.approx(1.0, abs=0.1)
     assert found.low < found.seconds < found.high
 
@@ -200,12 +273,30 @@ def test_a_simulated_cure_saves_the_same_share_of_the_recorded_time_up_to_its_lo
     assert saved(waiting("core", 0.5, others_share=0.8), Engine(2.0, 2.0), "thread-noncpu/core") == pytest.approx(0.25)
 
 
+@pytest.mark.parametrize(
+    ("fields", "needed"),
+    [({}, 3.0), ({"worker_saturation": None}, None), ({"loop_blocks": (LongHold("w0", EVENT_LOOP, (), 2.0),)}, None)],
+    ids=["a higher saturation", "an unknown one", "round trips that something else explains"],
+)
+def test_round_trips_are_cured_by_a_setting(fields: dict[str, Any], needed: float | None) -> None:
+    row = causes(**{"idle/round-trips": 3.0})
+    given = TOOK | {"causes_by_worker": {"w0": row}, "nthreads": {"w0": 2}, "worker_saturation": 1.1}
+    report = report_of(seconds(thread_cpu=4, idle=3), **(given | fields))
+    found = savings(report, engine := Engine(2.0, 2.0))
+    if needed is None:
+        assert not engine.cured
+        assert found == {}
+    else:
+        (job,) = engine.cured
+        assert job.cluster.config == {"distributed.scheduler.worker-saturation": needed}
+        assert found["idle/round-trips"].seconds == 0.0  # which is worth knowing
+
+
 def test_several_cures_are_simulated_alone_and_together() -> None:
     both = causes(**{"thread-noncpu/gil": 1.5, "thread-noncpu/sleep": 1.0})
     report = waiting("gil", 2.5, causes_by_worker={"w0": both}, causes_by_prefix={"clean": both})
     found = savings(report, engine := Engine(2.0, 1.5))
     assert sorted(found) == ["all", "thread-noncpu/gil", "thread-noncpu/sleep"]
-    # They are simulated side by side.
     threads = sorted([worker.nthreads for worker in job.cluster.workers] for job in engine.cured)
     assert threads == [[1, 1], [2, 2], [4]]
 

@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from dask_efficiency.accounts.buckets import Breakdown
+from dask_efficiency.accounts.buckets import CAUSES, UNKNOWN, Breakdown, Bucket
 from dask_efficiency.accounts.cluster.account import WIDTH, place
 from dask_efficiency.accounts.lines import SampleRow
 from dask_efficiency.accounts.slow_worker import Cause, SlowWorker
@@ -22,6 +22,11 @@ def of_report(own: dict[str, int], peers: dict[str, int], cause: Cause = Cause.U
     by_worker = {worker: Breakdown({"thread-cpu": 50, "thread-noncpu": 50, "idle": 900}) for worker in causes}
     (found,) = explained([finding(cause=cause)], causes, by_worker)
     return found.cause
+
+
+def test_each_cause_of_waiting_tells_of_a_slow_worker_or_is_known_not_to() -> None:
+    # A task's own child process, or what it asks of the cluster, says nothing of the worker.
+    assert BY_WAITING.keys() | {"child-process", "cluster", UNKNOWN} == set(CAUSES[Bucket.THREAD_NONCPU])
 
 
 @pytest.mark.parametrize(("waiting", "cause"), BY_WAITING.items())

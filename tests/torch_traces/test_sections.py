@@ -15,6 +15,7 @@ from dask_efficiency.show.terminal import plain
 from dask_efficiency.torch_traces import TorchCriticalPath, sections
 from dask_efficiency.torch_traces.sections import to_dict
 from tests.report.samples import HOSTILE_NAMES
+from tests.torch_traces.path.public import path_of
 from tests.torch_traces.path.samples import recorded, with_execution
 
 NAMES = ["simple_add", "event_sync", "h100", "mi300", "cpu_only", "dlrm"]
@@ -171,3 +172,9 @@ def test_no_name_becomes_markup(render: object) -> None:
     html = render()  # type: ignore[operator]
     for smuggled in ("<script>alert", "<img", 'onerror=alert(1)>"', "\x1b", "\u202e"):
         assert smuggled not in html
+
+
+def test_what_is_left_out_is_in_the_notes_of_json_too() -> None:
+    notes = to_dict(path_of("12-kernels-at-instant-zero"))["notes"]
+    assert "Left out of the file: work on a GPU hours away from the calls: 4." in notes
+    assert any(note.startswith("4 of 10 launches have no work in the trace") for note in notes)

@@ -38,6 +38,9 @@ without a final snapshot            since the last one: ``retiring`` if it close
 LEAVING                             ``running``: which of these it is gets known when it is closed
 ==================================  ==========================================================================
 
+Of ``unmeasured`` time, the part without outstanding work is ``no-work``: a worker without the package loses nothing
+while there is nothing to do.
+
 **Clocks.** No instant of a worker's clock is ever used. A snapshot says how long its ledger has run; that and its
 arrival say when the ledger began, at the latest, since travelling only adds. The earliest of these is the beginning
 (``Presence.began``), and may drift by 1 ms a snapshot. If the first snapshot travelled slowly, the gap before the

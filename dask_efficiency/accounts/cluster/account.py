@@ -48,19 +48,10 @@ def named(row: NDArray[Any], part: AccountPart) -> dict[str, int]:
     return {name: n for name, n in zip(PARTS[part], row.tolist(), strict=True) if n}
 
 
-#: Part of an account of each group of a heartbeat's numbers.
-_PART_OF: dict[str, AccountPart] = {
-    "settled": "finalized",
-    "tasks": "tasks",
-    "active": "activity",
-    "causes.settled": "causes",
-    "causes.active": "cause_activity",
-}
-
 # A free slot's bucket is its activity, too.
 _PAIRS = [
-    *((i, place(_PART_OF[group], name)) for i, (group, name) in enumerate(FIELDS) if group),
-    *((FIELDS.index(("settled", str(bucket))), place("activity", bucket)) for bucket in FREE_BUCKETS),
+    *((i, place(cast(AccountPart, group), name)) for i, (group, name) in enumerate(FIELDS) if group),
+    *((FIELDS.index(("finalized", str(bucket))), place("activity", bucket)) for bucket in FREE_BUCKETS),
 ]
 _FROM, _TO = np.array(_PAIRS).T
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dask_efficiency.accounts.buckets import CAUSES, Breakdown, Bucket, cause_name
-from dask_efficiency.accounts.checks import RefusedPayload
+from dask_efficiency.accounts.checks import MAX_NANOSECONDS, RefusedPayload
 from dask_efficiency.accounts.cluster.account import (
     PARTS,
     WHERE,
@@ -22,11 +23,15 @@ from dask_efficiency.accounts.cluster.account import (
     named,
     place,
 )
+from dask_efficiency.accounts.cluster.failures import FailedAs
+from dask_efficiency.accounts.cluster.history import ClusterHistory, HistoryPoint, gpus_at, workers_at
 from dask_efficiency.accounts.cluster.idle import IdleWeights, WorkClock
 from dask_efficiency.accounts.cluster.losses import Loss, by_prefix
 from dask_efficiency.accounts.cluster.presence import Presence, Presences, WorkerStay, check_snapshot, is_stale
+from dask_efficiency.accounts.cluster.scheduler_loop import KeptTotals, LoopTotals
+from dask_efficiency.accounts.cluster.timeline import totals_of
 from dask_efficiency.accounts.gpu import GpuTotals, add_totals
-from dask_efficiency.accounts.processors import decode_processors
+from dask_efficiency.accounts.processors import USED, ProcessorTime, decode_processors, decode_used
 from dask_efficiency.accounts.wire.heartbeats import Gain, Received, header, read
 from dask_efficiency.accounts.wire.snapshots import EXTRAS, NotMeasured
 from dask_efficiency.accounts.worker.balance import TASK_BUCKETS
@@ -76,10 +81,12 @@ class ClusterLedger(Presences):
         super().__init__()
         self.started = at
         self.work = WorkClock(at=at)
-        self.history: deque[Totals] = deque(maxlen=history)
+        self.history = ClusterHistory(history)
         #: Counts of snapshots that were refused; repeated or late; and not readable after lost ones.
         self.refused = self.stale = self.missed = 0
         self.reasons: dict[str, str] = {}
+        #: Name and reason of each worker that is there and has no accounts, by address.
+        self.turned_away: dict[str, tuple[str, str]] = {}
         self._max_names = max_names
         #: Incarnations of ledgers that ended, oldest first.
         self._ended: dict[str, None] = {}
@@ -93,6 +100,8 @@ class ClusterLedger(Presences):
         self.losses: deque[Loss] = deque(maxlen=MAX_LOSSES)
         self._lost = NamedSums(max_prefixes, 1)
         self._recomputed = NamedSums(MAX_LOSSES, 2)
+        #: Tasks that failed for good.
+        self.failures: dict[FailedAs, int] = {}
         self._extras = {group: NamedSums(MAX_ACTIVITIES, 1) for group in EXTRAS}
         #: GPU accounts of the ledgers that ended, by worker name.
         self._gpus: dict[str, GpuTotals] = {}
@@ -100,18 +109,36 @@ class ClusterLedger(Presences):
     def worker_joined(self, address: str, name: str, nthreads: int, *, at: int, asked: int | None = None) -> Presence:
         """Begin a worker's presence, and end one at its address; it may have been ``asked`` to meter before."""
         self.worker_left(address, at=at)
-        presence = Presence(address, name, nthreads, at, asked=asked, without_work=self.work.without_work(at=at))
+        without = self.work.without_work(at=at)
+        presence = Presence(
+            address, name, nthreads, at, asked=asked, there_first=asked is not None, without_work=without
+        )
         self.present[address] = presence
         self.work.set_workers(True, at=at)
         self._closed.setdefault(name, _NOTHING)
         self._left_at.pop(name, None)
         return presence
 
+    def turn_away(self, address: str, name: str, reason: str) -> None:
+        """Name a worker that joined and has no accounts, as what it says of itself cannot be counted with."""
+        self.turned_away[address] = name, reason
+
+    @property
+    def not_measured(self) -> dict[str, str]:
+        """Reasons why workers are, or were, not measured, by name."""
+        return self.reasons | dict(self.turned_away.values())
+
     def loss_at(self, address: str) -> Loss | None:
         """Find the loss of the worker at an address, or of the last one that left it."""
-        if address in self.present:
-            return self.present[address].loss
-        return next((loss for loss in reversed(self.losses) if loss.address == address), None)
+        return next(iter(self.losses_at([address])), None)
+
+    def losses_at(self, addresses: Iterable[str]) -> list[Loss]:
+        """Find the losses of the workers at addresses, or else of the last ones that left them, in any order."""
+        wanted = set(addresses)
+        found = {address: self.present[address].loss for address in wanted & self.present.keys()}
+        wanted -= found.keys()
+        found |= {loss.address: loss for loss in (self.losses if wanted else ()) if loss.address in wanted}
+        return [*found.values()]
 
     def worker_closing(self, address: str) -> None:
         """Note that a worker closes in order, so that it is not lost when it has left."""
@@ -120,11 +147,12 @@ class ClusterLedger(Presences):
 
     def worker_left(self, address: str, *, at: int) -> None:
         """End a worker's presence; its accounts close when its final snapshot has come, or after a grace."""
+        self.turned_away.pop(address, None)
         presence = self.present.pop(address, None)
         if presence is None:
             return
         self.work.set_workers(bool(self.present), at=at)
-        presence.settle_joining(self.started)
+        presence.joined = presence.settled(self.started)
         presence.end(at)
         presence.loss.worker, presence.loss.left, presence.loss.in_order = presence.name, at, presence.closing
         self.losses.append(presence.loss)
@@ -159,6 +187,8 @@ class ClusterLedger(Presences):
                 self.missed += 1
                 return
             check_snapshot(found, presence, at)
+            used = payload.get(USED) if isinstance(payload, Mapping) else None
+            presence.used = presence.used if used is None else decode_used(used)
         except RefusedPayload as refusal:
             self.refused += 1
             presence.refusals += 1
@@ -178,6 +208,7 @@ class ClusterLedger(Presences):
             return
         try:
             presence.processors = decode_processors(payload)
+            presence.used = presence.processors.used
         except RefusedPayload:
             self.refused += 1
             raise
@@ -185,7 +216,7 @@ class ClusterLedger(Presences):
     def switch_off(self, presence: Presence, reason: str, *, at: int) -> None:
         """Stop measuring a worker: its time from its last snapshot on is ``unmeasured``."""
         presence.off = True
-        presence.settle_joining(self.started)
+        presence.joined = presence.settled(self.started)
         self._explain(presence, reason)
         presence.running = 0
         self._cover(presence, Bucket.UNMEASURED, at if presence.left is None else presence.left)
@@ -198,9 +229,10 @@ class ClusterLedger(Presences):
             elif presence.received is None and at - presence.joined > silent:
                 self.switch_off(presence, f"no snapshot in {silent // 10**9} s", at=at)
 
-    def remember(self, *, at: int) -> None:
-        """Add the present totals to the history."""
-        self.history.append(self.totals(at=at))
+    def remember(self, *, at: int, scheduler: ProcessorTime | None = None, loop: LoopTotals | None = None) -> None:
+        """Add the present accounts to the history, with those of the scheduler's process and of its event loop."""
+        kept = None if loop is None else KeptTotals.of(loop)
+        self.history.add(replace(self.point(at=at), scheduler=scheduler, loop=kept))
 
     # -- reports ----------------------------------------------------------------------------
 
@@ -213,6 +245,24 @@ class ClusterLedger(Presences):
         """The cluster's totals now."""
         without = self.work.without_work(at=at), self.work.without_workers(at=at)
         return Totals(at, self.part("finalized"), self.running, *without, self.part("causes"))
+
+    def point(self, *, at: int) -> HistoryPoint:
+        """The accounts by worker and by prefix now, to compare with later ones."""
+        without = self.work.without_work(at=at), self.work.without_workers(at=at)
+        return HistoryPoint(
+            at,
+            *without,
+            workers_at(self, without[0], at=at),
+            {name: account for name, account in self._closed.items() if account is not _NOTHING},
+            self._prefixes.by_name(),
+            self._lost.by_name(),
+            self.recomputed,
+            self.extras(),
+            dict(self.idle.parallelism),
+            dict(self.failures),
+            gpus_at(self, self._gpus),
+            totals_of(self._account.rows()[0]),
+        )
 
     def part(self, part: AccountPart) -> dict[str, int]:
         """A part of the account of all presences by name, zeros included."""
@@ -242,7 +292,7 @@ class ClusterLedger(Presences):
 
     def extra(self, group: str) -> dict[str, int]:
         """Sums of one of :data:`EXTRAS` by name: time outside slots, parts of buckets, and data by ``way/unit``."""
-        return {name: n for name, (n,) in self._extras[group].by_name().items() if n}
+        return {name: min(n, MAX_NANOSECONDS) for name, (n,) in self._extras[group].by_name().items() if n}
 
     def extras(self) -> tuple[dict[str, int], ...]:
         """Sums of each of :data:`EXTRAS`."""
@@ -297,11 +347,23 @@ class ClusterLedger(Presences):
         self._account.add(0, more, most=int(more.max()))
 
     def _cover(self, presence: Presence, bucket: str, upto: int) -> None:
-        """Record all time of a worker until ``upto``, and of its running tasks, that is not recorded yet."""
-        life = presence.nthreads * (max(upto, presence.covered) - presence.joined)
+        """Record all time of a worker until ``upto``, and of its running tasks, that is not recorded yet.
+
+        Of unmeasured time, as much as passed without work is ``no-work``.
+        """
+        upto = max(upto, presence.covered)
+        life, no_work = presence.nthreads * (upto - presence.joined), 0
+        if life > MAX_NANOSECONDS:
+            return  # as for snapshots: there are no larger numbers
+        finalized, activity = life - presence.finalized_ns, life - presence.activity_ns
+        if bucket == Bucket.UNMEASURED:
+            without = max(presence.without_work, self.work.without_work(at=upto))
+            no_work = min(activity, presence.nthreads * (without - presence.without_work))
+            presence.without_work = without
         more = np.zeros(WIDTH, np.int64)
-        more[place("finalized", bucket)] = life - presence.finalized_ns
-        more[place("activity", bucket)] = life - presence.activity_ns
+        more[place("finalized", bucket)] = finalized - no_work
+        more[place("activity", bucket)] = activity - no_work
+        more[_NO_WORK] = no_work
         if more.any():
             self._record(presence, more)
 
@@ -315,14 +377,22 @@ class ClusterLedger(Presences):
             then = None
             self._begin(presence, began=at - elapsed)
         presence.began = min(presence.began + DRIFT_NS, at - elapsed)
+        joined = presence.settled(self.started)
+        since = presence.joined if presence.since is None else presence.since
+        if joined < since:  # time that it was there for, too, and that may have been without work
+            presence.without_work -= self.work.without_work(at=since) - self.work.without_work(at=joined)
+            presence.since = joined
         # As of the instant of the snapshot, not of its arrival. If the ledger turns out to have begun earlier, the
-        # clock of work does not run backwards.
-        without = max(presence.without_work, self.work.without_work(at=presence.began + elapsed))
+        # clock of work does not run backwards; and what passed without work since the last snapshot is no-work, however
+        # late that one came.
+        now = self.work.without_work(at=presence.began + elapsed)
+        without = max(presence.without_work, now)
+        passed = 0 if then is None else now - self.work.without_work(at=presence.began + then.head[1])
         more = gained(gain.numbers)
         idle = gain.idle
         if idle:
-            idle -= presence.take_off(received, then, idle, at)
-            no_work = min(idle, presence.nthreads * (without - presence.without_work))
+            idle -= presence.take_off(received, then, idle, at, joined=joined)
+            no_work = min(idle, presence.nthreads * max(without - presence.without_work, passed))
             idle -= no_work
             more[_NO_WORK] = no_work
         by_cause = self.idle.split(presence, idle, at=presence.began + elapsed)
@@ -335,7 +405,7 @@ class ClusterLedger(Presences):
         self._record_names(presence, received, gain)
         presence.running = running
         presence.without_work = without
-        presence.received = received._replace(gain=None)
+        presence.received, presence.heard = received._replace(gain=None), at
 
     def _begin(self, presence: Presence, *, began: int) -> None:
         """Begin a worker's ledger: the time before is not measured."""
@@ -346,7 +416,9 @@ class ClusterLedger(Presences):
             presence.without_work = self.work.without_work(at=presence.joined)
         presence.asked = None
         # From joining, or from what the former meter reported, to this ledger's first instant.
+        recorded = presence.activity_ns
         self._cover(presence, Bucket.UNMEASURED, began)
+        presence.gaps += presence.activity_ns - recorded
         presence.without_work = max(presence.without_work, self.work.without_work(at=began))
 
     def _record_names(self, presence: Presence, now: Received, gain: Gain) -> None:

@@ -11,15 +11,14 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from dask_efficiency.accounts.buckets import Bucket
 from dask_efficiency.accounts.checks import RefusedPayload
-from dask_efficiency.accounts.cluster.account import WHERE, WIDTH, AccountPart, NamedSums, Totals, named, place
+from dask_efficiency.accounts.cluster.account import WHERE, WIDTH, AccountPart, NamedSums, Totals, named
 from dask_efficiency.accounts.cluster.losses import Loss
 from dask_efficiency.accounts.gpu import DeviceTotals, GpuTotals
-from dask_efficiency.accounts.processors import Processors
+from dask_efficiency.accounts.processors import Processors, ProcessorTime
 from dask_efficiency.accounts.wire.gpu import HeldGpu
 from dask_efficiency.accounts.wire.heartbeats import Received, header
-from dask_efficiency.accounts.worker.balance import Outcome
+from dask_efficiency.accounts.worker.balance import results_of
 
 
 class WorkerStay(NamedTuple):
@@ -45,7 +44,6 @@ def attendance(stays: Iterable[WorkerStay], *, start: int, stop: int) -> dict[st
 MAX_DEPARTED = 10_000
 #: Nanoseconds that a worker may claim beyond its age, besides 1 % of it, for clocks that drift. A guess.
 SLACK_NS = 5_000_000_000
-_UNMEASURED = place("finalized", Bucket.UNMEASURED)
 #: Activities of a GPU, which add up to the time that it was watched.
 GPU_ACTIVITIES = ("kernels", "copies", "idle")
 
@@ -62,16 +60,22 @@ class Presence:
     account: NDArray[np.int64] = field(default_factory=lambda: np.zeros(WIDTH, np.int64))
     running: int = 0
     received: Received | None = None
+    #: Instant at which the last snapshot was recorded; 0 without any.
+    heard: int = 0
     #: True if heartbeats were missed, so that the next readable one is a complete one.
     missed: bool = False
     #: Names of its prefixes and other named numbers by kind, and their rows in the cluster's sums.
     places: dict[str, tuple[Sequence[str | None], NDArray[np.intp]]] = field(default_factory=dict)
     #: Beginning of its ledger: the earliest by any snapshot's arrival and age.
     began: int = 0
-    #: Idle nanoseconds that were left out, because they are counted as unmeasured already.
+    #: Thread-nanoseconds before its ledgers; and the idle ones that were left out, as these count them already.
+    gaps: int = 0
     taken_off: int = 0
     #: Instant at which a worker that was there first was asked to meter; its first snapshot may be as old.
     asked: int | None = None
+    there_first: bool = False
+    #: Earliest :meth:`settled` instant, from which on its time without work is known; None for ``joined``.
+    since: int | None = None
     #: ``without_work`` of the cluster when the last snapshot was taken.
     without_work: int = 0
     refusals: int = 0
@@ -80,6 +84,8 @@ class Presence:
     left: int | None = None
     first_task: int | None = None
     processors: Processors | None = None
+    #: Time of its processors, as its last heartbeat or answer that has it says.
+    used: ProcessorTime | None = None
     #: True if its closing was announced, so that it is not lost.
     closing: bool = False
     loss: Loss = field(default_factory=Loss)
@@ -105,7 +111,7 @@ class Presence:
     def unreported(self) -> int:
         """Finished tasks that are in no snapshot yet."""
         tasks = {} if self.received is None else self.received.tasks
-        return max(0, self.finished - tasks.get(Outcome.SUCCEEDED, 0))
+        return max(0, self.finished - results_of(tasks))
 
     def part(self, part: AccountPart) -> dict[str, int]:
         """A part of its account by name; zeros are left out."""
@@ -135,17 +141,24 @@ class Presence:
         """Totals to compare with later ones."""
         return Totals(at, self.part("finalized"), self.running)
 
-    def settle_joining(self, started: int) -> None:
-        """Let it have joined when its ledger began: a later snapshot may have travelled quicker than the first one."""
-        if self.received is not None:
-            self.joined = min(self.joined, max(self.began, started))
+    def settled(self, started: int) -> int:
+        """Instant at which it joined, accounts having ``started``: one that was there first, when its ledger began.
 
-    def take_off(self, received: Received, then: Received | None, idle: int, at: int) -> int:
-        """Part of a snapshot's idle time that the gap before its ledger has, which was made too long by slow travel."""
+        A later snapshot may have travelled quicker than the first one, and move it back.
+        """
+        return self.joined if self.received is None else min(self.joined, max(self.began, started))
+
+    def take_off(self, received: Received, then: Received | None, idle: int, at: int, *, joined: int) -> int:
+        """Part of a snapshot's idle time that is counted already, or not at all, as its first snapshot came slowly.
+
+        ``joined`` is the :meth:`settled` instant.
+        """
         nthreads, elapsed, _ = received.head
         before = 0 if then is None else then.head[0] * then.head[1] - then.head[2]
-        ahead = self.finalized_ns + nthreads * elapsed - before - self.nthreads * (at - self.joined)
-        ahead = min(ahead, int(self.account[_UNMEASURED]) - self.taken_off)
+        ahead = self.finalized_ns + nthreads * elapsed - before - self.nthreads * (at - joined)
+        # A worker that was there first may have been metered before the accounts started.
+        earlier = nthreads * max(0, joined - self.began) if self.there_first else 0
+        ahead = min(ahead, self.gaps + earlier - self.taken_off)
         found = min(idle, max(0, ahead))
         self.taken_off += found
         return found
@@ -223,13 +236,18 @@ def is_stale(incarnation: str, seq: int, last: Received | None) -> bool:
     return last is not None and incarnation == last.incarnation and seq <= last.seq
 
 
+def with_slack(age: int) -> int:
+    """Nanoseconds that a worker may claim of so many that have passed here."""
+    return age + SLACK_NS + age // 100
+
+
 def check_snapshot(received: Received, presence: Presence, at: int) -> None:
     """Refuse a snapshot that cannot be of this worker; the reader checks the accounts."""
     nthreads, elapsed, _ = received.head
     if nthreads != presence.nthreads:
         raise RefusedPayload(f"nthreads is {nthreads}; expected {presence.nthreads}")
     age = at - (presence.joined if presence.asked is None else min(presence.asked, presence.joined))
-    over = elapsed - age - SLACK_NS - age // 100
+    over = elapsed - with_slack(age)
     if over > 0:
         raise RefusedPayload(f"{elapsed / 1e9:.3f} s metered; expected at most the {age / 1e9:.3f} s since it joined")
     last = presence.received

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -128,10 +128,10 @@ class ActivityFeed:
 class TimelineRecorder:
     """Sorts stretches into bins, from ``at`` on; earlier time is left out."""
 
-    def __init__(self, *, at: int) -> None:
+    def __init__(self, *, at: int, width: int = FIRST_WIDTH_NS) -> None:
         self._start = at
         self._stop: int | None = None
-        self._width = FIRST_WIDTH_NS
+        self._width = width
         self._bins = np.zeros((MAX_BINS, len(COLUMNS)), dtype=np.int64)
 
     def stop(self, *, at: int) -> None:
@@ -180,6 +180,21 @@ class TimelineRecorder:
         pairs = self._bins.reshape(MAX_BINS // 2, 2, -1).sum(axis=1)
         self._bins = np.concatenate([pairs, np.zeros_like(pairs)])
         self._width *= 2
+
+
+def totals_of(account: Sequence[int]) -> NDArray[np.uint64]:
+    """The activities of an account, modulo 2**64."""
+    return np.array([ns % 2**64 for ns in account[_WHERE]], np.uint64)
+
+
+def timeline_between(points: Sequence[tuple[int, NDArray[np.uint64]]]) -> Timeline:
+    """Timeline from totals at several instants, evenly spread between two of them."""
+    at = np.array([instant for instant, _ in points], np.int64)
+    grown = np.diff(np.array([totals for _, totals in points], np.uint64), axis=0).astype(np.int64)
+    start, stop = int(at[0]), int(at[-1])
+    recorder = TimelineRecorder(at=start, width=max(FIRST_WIDTH_NS, int(np.median(np.diff(at)))))
+    recorder.add(ActivityStretches(at[:-1], at[1:], grown))
+    return recorder.timeline(at=stop)
 
 
 def _covered(row: Row) -> int:

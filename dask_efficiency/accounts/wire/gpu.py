@@ -12,7 +12,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dask_efficiency.accounts.checks import (
-    MAX_NAME_LENGTH,
     MAX_NAMES,
     RefusedPayload,
     counts,
@@ -25,6 +24,7 @@ from dask_efficiency.accounts.checks import (
     wholes,
 )
 from dask_efficiency.accounts.gpu import DEVICE_NUMBERS, NUMBERS, DeviceTotals, GpuTotals, KernelTotals
+from dask_efficiency.accounts.intake import fitting
 from dask_efficiency.accounts.wire.tables import TableWriter, WireTable, column_sums, read_table
 
 # -- whole -----------------------------------------------------------------------------------------
@@ -33,10 +33,10 @@ from dask_efficiency.accounts.wire.tables import TableWriter, WireTable, column_
 def encode_gpu(totals: GpuTotals) -> dict[str, Any]:
     """Totals as plain data for msgpack and JSON, a fresh object each time, with texts cut to what is accepted."""
     return {
-        "meter": totals.meter[:MAX_NAME_LENGTH],
-        "description": totals.description[:MAX_NAME_LENGTH],
-        "devices": [{**asdict(device), "name": device.name[:MAX_NAME_LENGTH]} for device in totals.devices],
-        "kernels": [[k.prefix, k.name[:MAX_NAME_LENGTH], k.launches, k.ns] for k in totals.kernels[:MAX_NAMES]],
+        "meter": fitting(totals.meter),
+        "description": fitting(totals.description),
+        "devices": [{**asdict(device), "name": fitting(device.name)} for device in totals.devices],
+        "kernels": [[k.prefix, fitting(k.name), k.launches, k.ns] for k in totals.kernels[:MAX_NAMES]],
         "hidden": dict(totals.hidden),
         "bounds": dict(totals.bounds),
         **{name: getattr(totals, name) for name in NUMBERS},
@@ -144,9 +144,9 @@ class GpuWriter:
     def write(self, gpu: GpuTotals, seq: int, since: int) -> dict[str, Any]:
         """Note a state, and give the changes after another; -1 for everything."""
         kept = (
-            gpu.meter[:MAX_NAME_LENGTH],
-            gpu.description[:MAX_NAME_LENGTH],
-            tuple((device.uuid, device.name[:MAX_NAME_LENGTH]) for device in gpu.devices),
+            fitting(gpu.meter),
+            fitting(gpu.description),
+            tuple((device.uuid, fitting(device.name)) for device in gpu.devices),
             tuple((uuid, *row) for uuid, row in gpu.readings.items()),
         )
         if kept != self._kept:
@@ -171,7 +171,7 @@ class GpuWriter:
     def _take_kernels(self, kernels: Sequence[KernelTotals], seq: int) -> None:
         now: dict[Kernel, tuple[int, int]] = {}
         for prefix, name, launches, ns in kernels:
-            key = prefix, name[:MAX_NAME_LENGTH]
+            key = prefix, fitting(name)
             before = now.get(key, (0, 0))
             now[key] = before[0] + launches, before[1] + ns
         if len(self._rows) <= MAX_KERNELS:
@@ -192,63 +192,84 @@ class _Kept(NamedTuple):
     sensors: tuple[tuple[str, ...], ...] = ()
 
 
-@dataclass(frozen=True, eq=False)
-class HeldGpu:
-    """GPU accounts as the scheduler has them."""
+class GpuAccount(NamedTuple):
+    """GPU accounts without kernels and sensors, which are most of them."""
 
     kept: _Kept
-    numbers: Mapping[str, int]
-    devices: tuple[DeviceTotals, ...]
-    readings: Mapping[str, Mapping[str, float]]
+    #: The :data:`NUMBERS`, then the :data:`DEVICE_NUMBERS` of each device.
+    numbers: Sequence[int]
     by_prefix: WireTable[Where]
-    where: NDArray[np.int64]
-    kernels: WireTable[Kernel]
 
-    @cached_property
+    @property
+    def devices(self) -> tuple[DeviceTotals, ...]:
+        """The devices, without shares."""
+        width, found = len(DEVICE_NUMBERS), []
+        for i, (uuid, name) in enumerate(self.kept.devices):
+            row = self.numbers[len(NUMBERS) + i * width :]
+            found.append(DeviceTotals(uuid, name, shares={}, **dict(zip(DEVICE_NUMBERS, row, strict=False))))
+        return tuple(found)
+
+    @property
     def totals(self) -> GpuTotals:
-        """The accounts as a value, made when somebody looks: heartbeats are many."""
-        groups: list[dict[str, int]] = [{} for _ in range(_SHARES + len(self.devices))]
+        """The accounts as a value."""
+        groups: list[dict[str, int]] = [{} for _ in range(_SHARES + len(self.kept.devices))]
         for (group, prefix), (ns,) in self.by_prefix.by_name.items():
             groups[group][prefix] = ns
-        kernels = [KernelTotals(*name, *row) for name, row in self.kernels.by_name.items() if any(row)]
-        # The sum of the others, whose name and prefix are the same, comes last.
-        kernels.sort(key=lambda kernel: (kernel.prefix == kernel.name, -kernel.ns, kernel.prefix, kernel.name))
+        numbers: dict[str, Any] = dict(zip(NUMBERS, self.numbers, strict=False))
         return GpuTotals(
             meter=self.kept.meter,
             description=self.kept.description,
             devices=tuple(
                 replace(device, shares=row) for device, row in zip(self.devices, groups[_SHARES:], strict=True)
             ),
-            kernels=tuple(kernels),
             hidden=groups[_HIDDEN],
             bounds=groups[_BOUNDS],
-            readings=self.readings,
-            **self.numbers,
+            **numbers,
         )
+
+
+@dataclass(frozen=True, eq=False)
+class HeldGpu:
+    """GPU accounts as the scheduler has them."""
+
+    account: GpuAccount
+    numbers: Mapping[str, int]
+    devices: tuple[DeviceTotals, ...]
+    readings: Mapping[str, Mapping[str, float]]
+    where: NDArray[np.int64]
+    kernels: WireTable[Kernel]
+
+    @cached_property
+    def totals(self) -> GpuTotals:
+        """The accounts as a value, made when somebody looks: heartbeats are many."""
+        kernels = [KernelTotals(*name, *row) for name, row in self.kernels.by_name.items() if any(row)]
+        # The sum of the others, whose name and prefix are the same, comes last.
+        kernels.sort(key=lambda kernel: (kernel.prefix == kernel.name, -kernel.ns, kernel.prefix, kernel.name))
+        return replace(self.account.totals, kernels=tuple(kernels), readings=self.readings)
 
 
 def read_gpu(payload: object, last: HeldGpu | None = None) -> HeldGpu:
     """GPU accounts after a payload; ``last`` as they were, None where the payload has all of them."""
     given = mapping("gpu", payload)
-    kept = _kept(given["k"]) if "k" in given else last.kept if last is not None else _kept(None)
-    shares, kernels = (None, None) if last is None else (last.by_prefix, last.kernels)
+    before = None if last is None else last.account
+    kept = _kept(given["k"]) if "k" in given else before.kept if before is not None else _kept(None)
+    shares, kernels = (None, None) if last is None else (last.account.by_prefix, last.kernels)
     by_prefix = read_table("gpu.shares", shares, given.get("b"), given.get("p"), columns=1, check=_wheres).table
     kernels = read_table("gpu.kernels", kernels, given.get("c"), given.get("n"), columns=2, check=_kernels).table
-    if last is not None and by_prefix.names is last.by_prefix.names:
+    if last is not None and by_prefix.names is last.account.by_prefix.names:
         where = last.where
     else:
         where = np.array([-1 if name is None else name[0] for name in by_prefix.names], np.int64)
     if len(where) and where.max() >= _SHARES + len(kept.devices):
         raise RefusedPayload(f"gpu.shares are of device {where.max() - _SHARES}; expected one of {len(kept.devices)}")
-    of_devices = _numbers(given.get("a"), len(NUMBERS) + len(DEVICE_NUMBERS) * len(kept.devices))
-    numbers = dict(zip(NUMBERS, of_devices, strict=False))
-    devices = []
-    for i, (uuid, name) in enumerate(kept.devices):
-        begin = len(NUMBERS) + len(DEVICE_NUMBERS) * i
-        device = DeviceTotals(uuid, name, shares={}, **dict(zip(DEVICE_NUMBERS, of_devices[begin:], strict=False)))
-        devices.append(_checked("gpu.devices", device, column_sums(by_prefix.rows[where == _SHARES + i])[0]))
+    account = GpuAccount(
+        kept, _numbers(given.get("a"), len(NUMBERS) + len(DEVICE_NUMBERS) * len(kept.devices)), by_prefix
+    )
+    numbers, devices = dict(zip(NUMBERS, account.numbers, strict=False)), account.devices
+    for i, device in enumerate(devices):
+        _checked("gpu.devices", device, column_sums(by_prefix.rows[where == _SHARES + i])[0])
     _check_attributed("gpu", numbers["attributed_ns"], numbers["kernel_ns"])
-    return HeldGpu(kept, numbers, tuple(devices), _readings(given.get("r"), kept.sensors), by_prefix, where, kernels)
+    return HeldGpu(account, numbers, devices, _readings(given.get("r"), kept.sensors), where, kernels)
 
 
 def check_grown(now: HeldGpu | None, then: HeldGpu) -> None:

@@ -4,6 +4,23 @@ A heartbeat holds all changes since one of its worker's former states, some hear
 It can be applied to that state and to any later one. The first heartbeats, and one in :data:`EVERYTHING`, are complete;
 a scheduler whose state is too old asks for a complete one. Totals travel, not differences: a heartbeat that is lost,
 repeated or late is never counted twice.
+
+Keys are letters, as a thousand workers send them each second; in brackets those that are left out where nothing is
+said:
+
+======== ===================================================================================
+schema   version of the message
+i, n     incarnation of the ledger, and number of the snapshot in it
+[s]      number of the state since which it holds the changes; without it, it is complete
+[f]      True for the last snapshot: the worker is closing
+a        all numbers of :data:`~dask_efficiency.accounts.wire.snapshots.GROUPS`, then of EXTRAS
+b, p     rows of prefixes that changed, and new names (:mod:`~dask_efficiency.accounts.wire.tables`)
+[h]      prefix, nanoseconds and slots of what runs, in turn
+[r]      rows and new names of recomputed time, by the worker that lost the results
+[t]      names of EXTRAS by group, then why threads are not sampled; if they changed
+[g]      GPUs (:mod:`~dask_efficiency.accounts.wire.gpu`)
+[off]    reason, in place of all else, of a worker that is not metered
+======== ===================================================================================
 """
 
 from __future__ import annotations
@@ -27,6 +44,7 @@ from dask_efficiency.accounts.checks import (
     whole,
     wholes,
 )
+from dask_efficiency.accounts.intake import fitting
 from dask_efficiency.accounts.wire.gpu import GpuWriter, HeldGpu, check_grown, read_gpu
 from dask_efficiency.accounts.wire.snapshots import (
     CAUSED_BUCKETS,
@@ -60,15 +78,15 @@ def _where(group: str, names: Sequence[str]) -> slice:
 
 
 _OF = {group: _where(group, names) for group, names in GROUPS.items()}
-_FREE, _HELD = _where("settled", FREE_BUCKETS), _where("settled", TASK_BUCKETS)
-_IDLE, _RECOMPUTED = (FIELDS.index(("settled", bucket)) for bucket in (Bucket.IDLE, Bucket.RECOMPUTED))
+_FREE, _HELD = _where("finalized", FREE_BUCKETS), _where("finalized", TASK_BUCKETS)
+_IDLE, _RECOMPUTED = (FIELDS.index(("finalized", bucket)) for bucket in (Bucket.IDLE, Bucket.RECOMPUTED))
 _EXTRAS = slice(len(FIELDS), None)
 #: Numbers that only grow.
-_TOTALS = slice(_OF["settled"].start, _OF["active"].stop)
+_TOTALS = slice(_OF["finalized"].start, _OF["activity"].stop)
 #: Slice of causes, and position of their sum.
 _CAUSED_BY = [
-    (_where(f"causes.{group}", [cause_name(bucket, cause) for cause in CAUSES[bucket]]), FIELDS.index((group, bucket)))
-    for group in ("settled", "active")
+    (_where(causes, [cause_name(bucket, cause) for cause in CAUSES[bucket]]), FIELDS.index((group, bucket)))
+    for group, causes in (("finalized", "causes"), ("activity", "cause_activity"))
     for bucket in CAUSED_BUCKETS
 ]
 
@@ -135,11 +153,11 @@ class HeartbeatWriter:
             balance.nthreads,
             balance.elapsed,
             balance.running,
-            *map(balance.finalized.get, GROUPS["settled"], repeat(0)),
+            *map(balance.finalized.get, GROUPS["finalized"], repeat(0)),
             *map(balance.tasks.get, GROUPS["tasks"], repeat(0)),
-            *map(balance.active.get, GROUPS["active"], repeat(0)),
-            *map(causes.finalized.get, GROUPS["causes.settled"], repeat(0)),
-            *map(causes.active.get, GROUPS["causes.active"], repeat(0)),
+            *map(balance.active.get, GROUPS["activity"], repeat(0)),
+            *map(causes.finalized.get, GROUPS["causes"], repeat(0)),
+            *map(causes.active.get, GROUPS["cause_activity"], repeat(0)),
             *(number for group in EXTRAS for number in getattr(snapshot, group).values()),
         ]
         self._prefixes.take(seq, balance.prefixes)
@@ -149,7 +167,7 @@ class HeartbeatWriter:
         if balance.recomputed:
             self._recomputed.take(seq, balance.recomputed)
             payload["r"] = self._recomputed.write(since)
-        named = [*(list(getattr(snapshot, group)) for group in EXTRAS), causes.not_sampled]
+        named = [*(list(getattr(snapshot, group)) for group in EXTRAS), fitting(causes.not_sampled)]
         if named != self._named:
             self._named, self._named_at = named, seq
         if self._named_at > since:
@@ -219,15 +237,15 @@ class Received(NamedTuple):
         numbers, not_sampled = self.numbers, self.named.not_sampled
         nthreads, elapsed, running = self.head
         extras = dict(zip(EXTRAS, _grouped(self.named, numbers[_EXTRAS].tolist()), strict=True))
-        causes = SnapshotCauses(_named("causes.settled", numbers), _named("causes.active", numbers), not_sampled)
+        causes = SnapshotCauses(_named("causes", numbers), _named("cause_activity", numbers), not_sampled)
         balance = Balance(
             nthreads=nthreads,
             elapsed=elapsed,
             running=running,
-            finalized=_named("settled", numbers),
+            finalized=_named("finalized", numbers),
             prefixes=self.prefixes.by_name,
             tasks=self.tasks,
-            active=_named("active", numbers),
+            active=_named("activity", numbers),
             holding=self.holding,
             recomputed=self.recomputed.by_name,
         )
@@ -322,7 +340,7 @@ def _numbers(value: object, extras: Sequence[int]) -> Ints:
         raise RefusedPayload(f"a is {short(value)}; expected whole numbers")
     nthreads, elapsed, running = value[_OF[""]]
     # Python sums so few numbers faster than NumPy.
-    held, active = sum(value[_HELD]), sum(value[_OF["active"]])
+    held, active = sum(value[_HELD]), sum(value[_OF["activity"]])
     recorded = sum(value[_FREE]) + held + running
     if recorded != nthreads * elapsed:
         raise RefusedPayload(f"the buckets hold {recorded} ns; expected nthreads x elapsed = {nthreads} x {elapsed} ns")
@@ -332,7 +350,7 @@ def _numbers(value: object, extras: Sequence[int]) -> Ints:
         if (counted := sum(value[causes])) and counted != value[whole_at]:
             group, bucket = FIELDS[whole_at]
             raise RefusedPayload(
-                f"causes.{group} holds {counted} ns of {bucket!r}; expected {value[whole_at]}, as in the accounts"
+                f"causes of {group} hold {counted} ns of {bucket!r}; expected {value[whole_at]}, as in the accounts"
             )
     return np.array(value, np.int64)
 

@@ -1,4 +1,4 @@
-"""Snapshots of a worker's accounts, the order of their numbers on the wire, and answers about a window."""
+"""Snapshots of a worker's accounts, and the order of their numbers on the wire."""
 
 from __future__ import annotations
 
@@ -7,43 +7,31 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from dask_efficiency.accounts.buckets import CAUSES, Bucket, cause_name
-from dask_efficiency.accounts.checks import (
-    MAX_NAME_LENGTH,
-    RefusedPayload,
-    counts,
-    listed,
-    mapping,
-    row,
-    short,
-    text,
-    whole,
-)
-from dask_efficiency.accounts.details import decode_details, encode_details
+from dask_efficiency.accounts.checks import RefusedPayload, short
 from dask_efficiency.accounts.gpu import GpuTotals
+from dask_efficiency.accounts.intake import fitting
 from dask_efficiency.accounts.worker.balance import (
     ACTIVE_BUCKETS,
     FREE_BUCKETS,
     TASK_BUCKETS,
-    UNHELD_BUCKETS,
     Balance,
     Outcome,
-    WindowBalance,
 )
 
 CAUSED_BUCKETS = (Bucket.THREAD_NONCPU, Bucket.OVERHEAD)
 _CAUSES = tuple(cause_name(bucket, cause) for bucket in CAUSED_BUCKETS for cause in CAUSES[bucket])
 
-#: Numbers of each heartbeat by group, in their order on the wire.
+#: Numbers of each heartbeat by group, in their order on the wire; groups are called as the parts of an account.
 GROUPS: dict[str, tuple[str, ...]] = {
     "": ("nthreads", "elapsed", "running"),
     # Nanoseconds that add up to nthreads x elapsed - running.
-    "settled": (*map(str, FREE_BUCKETS), *map(str, TASK_BUCKETS)),
+    "finalized": (*map(str, FREE_BUCKETS), *map(str, TASK_BUCKETS)),
     "tasks": tuple(map(str, Outcome)),
-    # Nanoseconds that add up to the settled time of tasks + running.
-    "active": tuple(map(str, ACTIVE_BUCKETS)),
-    # Where any is known, those of a bucket add up to its settled or active time.
-    "causes.settled": _CAUSES,
-    "causes.active": _CAUSES,
+    # Nanoseconds that add up to the finalized time of tasks + running.
+    "activity": tuple(map(str, ACTIVE_BUCKETS)),
+    # Where any is known, those of a bucket add up to its finalized time, or its activity.
+    "causes": _CAUSES,
+    "cause_activity": _CAUSES,
 }
 #: Groups of numbers outside the accounts, with names that travel too; fields of a snapshot.
 EXTRAS = ("outside", "details", "amounts")
@@ -52,7 +40,7 @@ FIELDS = tuple((group, name) for group, names in GROUPS.items() for name in name
 NUMBERS = tuple(f"{group}[{name!r}]" if group else name for group, name in FIELDS)
 
 #: Version of all messages; raised with each change. The scheduler refuses any other.
-SCHEMA = 5
+SCHEMA = 7
 #: Activity outside the slots: CPU time of the plugin on the worker.
 OWN_WORK = "dask-efficiency itself"
 #: Activity outside the slots: CPU time of threads that are neither a task's nor the event loop's.
@@ -61,8 +49,6 @@ OTHER_CPU = "CPU of other threads"
 OTHER_CORE_WAIT = "other threads waiting for a core"
 #: Detail: time in which tasks' threads were ready to run and waited for a core.
 CORE_WAIT = "thread-noncpu: waiting for a core"
-_UNHELD = frozenset(map(str, UNHELD_BUCKETS))
-_OUTCOMES = frozenset(map(str, Outcome))
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,46 +90,7 @@ class NotMeasured:
 
 def encode_not_measured(reason: str) -> dict[str, Any]:
     """The payload of a worker without a working meter."""
-    return {"schema": SCHEMA, "off": reason[:MAX_NAME_LENGTH]}
-
-
-def encode_window(window: WindowBalance, *, limit: int = 300) -> dict[str, Any]:
-    """Encode a window's accounts for msgpack, with at most ``limit`` rows of each profile."""
-    return {
-        "schema": SCHEMA,
-        "nthreads": window.nthreads,
-        "elapsed": window.elapsed,
-        "free": dict(window.free),
-        "rows": [[span, prefix, list(row)] for (span, prefix), row in window.rows.items()],
-        "tasks": dict(window.tasks),
-        "details": encode_details(window.details, limit=limit),
-    }
-
-
-def decode_window(payload: object) -> WindowBalance:
-    """Check and read a window's accounts; raises :class:`RefusedPayload`."""
-    fields = mapping("window", payload)
-    check_schema(fields.get("schema"))
-    rows: dict[tuple[str, str], tuple[int, ...]] = {}
-    for entry in listed("rows", fields.get("rows")):
-        if not isinstance(entry, (list, tuple)) or len(entry) != 3:
-            raise RefusedPayload(f"a row is {short(entry)}; expected span, prefix and nanoseconds")
-        span, prefix, values = entry
-        rows[text("span", span), text("prefix", prefix)] = row("rows", values, len(TASK_BUCKETS) + 1)
-    window = WindowBalance(
-        nthreads=whole("nthreads", fields.get("nthreads")),
-        elapsed=whole("elapsed", fields.get("elapsed")),
-        free=counts("free", fields.get("free"), _UNHELD),
-        rows=rows,
-        tasks=counts("tasks", fields.get("tasks"), _OUTCOMES),
-        details=decode_details(fields.get("details")),
-    )
-    recorded = sum(window.free.values()) + sum(map(sum, rows.values()))
-    if recorded != window.nthreads * window.elapsed:
-        raise RefusedPayload(
-            f"the window holds {recorded} ns; expected nthreads x elapsed = {window.nthreads} x {window.elapsed} ns"
-        )
-    return window
+    return {"schema": SCHEMA, "off": fitting(reason)}
 
 
 def check_schema(value: object) -> None:

@@ -8,7 +8,6 @@ from enum import StrEnum
 from typing import NamedTuple
 
 from dask_efficiency.accounts.buckets import Bucket
-from dask_efficiency.accounts.details import WindowDetails
 
 #: Activities of a held slot, whatever the outcome of its task.
 ACTIVE_BUCKETS = (
@@ -38,6 +37,11 @@ class Outcome(StrEnum):
     RECOMPUTED = "recomputed"
     #: By a P2P shuffle, to run where its data is; a user's ``Reschedule`` counts as cancelled.
     RESCHEDULED = "rescheduled"
+
+
+def results_of(tasks: Mapping[str, int]) -> int:
+    """Number of tasks with a result, from tasks by outcome: the scheduler got so many, also of what was lost before."""
+    return tasks.get(Outcome.SUCCEEDED, 0) + tasks.get(Outcome.RECOMPUTED, 0)
 
 
 class Availability(StrEnum):
@@ -93,4 +97,3 @@ class WindowBalance:
     #: Nanoseconds by (span, prefix): a value for each of :data:`TASK_BUCKETS`, then ``running``.
     rows: Mapping[tuple[str, str], Sequence[int]]
     tasks: Mapping[str, int]
-    details: WindowDetails = field(default_factory=WindowDetails)

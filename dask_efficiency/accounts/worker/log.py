@@ -86,10 +86,23 @@ from enum import StrEnum
 from operator import itemgetter
 from typing import Any, NamedTuple, TypeAlias
 
+from dask_efficiency.accounts.intake import fitting
 from dask_efficiency.accounts.worker.balance import Availability
 
 #: Characters to which prefixes are cut, wherever they are counted. A guess: they are words.
 MAX_PREFIX_LENGTH = 200
+
+
+def prefix_of(prefix: str) -> str:
+    """A prefix as it is counted, wherever it is: cut, and such that it may travel."""
+    return prefix if len(prefix) <= MAX_PREFIX_LENGTH and prefix.isascii() else fitting(prefix, MAX_PREFIX_LENGTH)
+
+
+def span_of(span: Any) -> str:
+    """A span's id as it is counted, empty of none; users may annotate tasks with any."""
+    return prefix_of(span) if type(span) is str else fitting(span or "", MAX_PREFIX_LENGTH)
+
+
 #: Stands for the final state of a task that the protocol of a P2P shuffle stopped; upstream has
 #: ``rescheduled`` for these and for those whose user raised ``Reschedule``.
 BY_SHUFFLE = "rescheduled by a shuffle"

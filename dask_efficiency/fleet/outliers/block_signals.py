@@ -37,6 +37,9 @@ _MIN_SWINGS = math.log(2)
 _MIN_MOVEMENT = math.log(4)
 #: Quantile of a metric's level that counts as its usual one: below it lie blocks in which a job has halted.
 _USUAL_LEVEL = 0.75
+#: Share of a metric's mean size that its usual level is at least: a metric that is 0 nearly always has changes, too,
+#: that do not matter. A guess.
+_RARE_LEVEL = 0.1
 
 _TINY = np.finfo(np.float32).tiny
 #: Standard deviation of a normal distribution over its mean absolute deviation.
@@ -144,7 +147,8 @@ def block_signals(series: MetricSeries, *, floor: Values | None = None) -> Block
     usual = median_of_workers(values[:, peers])
     levels = median_of_last(usual.reshape(len(values), -1, each))
     ordered = np.sort(np.abs(levels), axis=1)
-    least = least_change(series, ordered[:, int(_USUAL_LEVEL * (ordered.shape[1] - 1))])
+    usual_levels = ordered[:, int(_USUAL_LEVEL * (ordered.shape[1] - 1))]
+    least = least_change(series, np.fmax(usual_levels, _RARE_LEVEL * _mean_size(values[:, peers])))
     means, variances = _moments(values - usual, each)
     if floor is None:
         noise = np.nan_to_num(median_of_last(variances.reshape(len(variances), -1)))
@@ -165,6 +169,14 @@ def block_signals(series: MetricSeries, *, floor: Values | None = None) -> Block
         usual[:, 0],
         (level[:, 1:] + level[:, :-1]) * np.float32(0.5),
     )
+
+
+def _mean_size(values: Values) -> Values:
+    """Mean absolute value by metric; 0 where nothing is known."""
+    size = np.abs(values)
+    known = np.isfinite(size)
+    sums = np.where(known, size, np.float32(0)).sum(axis=(1, 2))
+    return np.asarray(sums / np.maximum(known.sum(axis=(1, 2)), 1), np.float32)
 
 
 def _moments(differs: Values, each: int) -> tuple[Values, Values]:

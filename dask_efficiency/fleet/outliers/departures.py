@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from statistics import NormalDist
 
 import numpy as np
 
@@ -26,6 +27,17 @@ MIN_DEVIATIONS = 3.0
 #: Blocks for which the usual spread of all workers counts where a worker's own is known from a few: as many as nearly
 #: four minutes have. Tuned on ``benchmarks.stragglers_stillness``'s tune seeds.
 SPREAD_PRIOR = 16
+
+#: Least number of blocks in a worker's past.
+MIN_PAST_BLOCKS = 4
+
+#: Chance that a stretch of a signal is beyond by itself, and blocks of the stretches that the threshold was chosen for,
+#: of a metric that is sampled every 5 s or more often. See :func:`few_blocks`.
+_CHANCE, _USUAL_BLOCKS = 1e-4, 18
+
+#: Most deviations, and most times a level of the past, that count: a metric that is 0 nearly always has next to no
+#: spread, and squares of all that is further away than this would be no numbers.
+MAX_DEVIATIONS = 1e6
 
 #: Deviations of its mean below which a stretch is not looked at any closer; saves time.
 _MIN_MEAN = 1.5
@@ -98,7 +110,8 @@ class _Window:
     def __init__(self, signals: BlockSignals, past: Baseline | None, length: int, *, spare: int) -> None:
         self.signals, self.past, self.length, self.spare = signals, past, length, spare
         count = signals.differences.shape[2]
-        self.shortest = round(MIN_PAST_SECONDS / signals.block_seconds) - 1
+        self.shortest = least_past_blocks(signals.block_seconds)
+        self.margin = few_blocks(length)
         self.starts: Places = np.arange(0 if past is not None else self.shortest, count - length + 1)
         if not len(self.starts):
             return
@@ -108,10 +121,10 @@ class _Window:
             spread, least = np.fmax(spread, past.spread), np.fmax(least, past.least)
         scale = np.maximum(spread, least / np.float32(MIN_DEVIATIONS))
         self.scale = scale = np.where(scale > 0, scale, np.float32(np.inf))[:, None]
-        self.away = np.asarray((signals.differences - usual[:, :, None]) / scale[:, :, None], np.float32)
+        self.away = _multiples(signals.differences - usual[:, :, None], scale[:, :, None])
         self.absent = np.isnan(self.away)
         self.away[self.absent] = 0
-        self.usual = usual = np.asarray(usual / scale, np.float32)
+        self.usual = usual = _multiples(usual, scale)
         chance = 4 * (spread / scale[:, 0]) ** 2 / count
         between = MAD_TO_DEVIATION * np.median(np.abs(usual), axis=1)
         self.lasting = np.asarray(LASTING_RANGE * np.sqrt(np.maximum(between**2 - chance, 0)), np.float32)
@@ -120,8 +133,8 @@ class _Window:
             self.slopes, self.centres = _slopes(signals, self.starts)
             self.slopes *= (self.starts / (self.starts + SPREAD_PRIOR)).astype(np.float32)
         else:
-            self.kept = np.asarray(past.kept / scale, np.float32)
-            self.own = np.asarray(np.nan_to_num(past.own / scale), np.float32)
+            self.kept = _multiples(past.kept, scale)
+            self.own = np.nan_to_num(_multiples(past.own, scale))
             self.slopes, self.centres = past.slopes, past.centres
 
     def first_look(self) -> Values:
@@ -184,13 +197,13 @@ class _Window:
             own = MAD_TO_DEVIATION * np.median(np.abs(rows[:, :start] - before[:, start // 2, None]), axis=1)
             weight = start / (start + SPREAD_PRIOR)
             result[judged] = (found / np.maximum(np.sqrt(weight * own**2 + 1 - weight), 1))[judged]
-        return np.asarray(np.maximum(result, 0), np.float32)
+        return np.asarray(np.maximum(result - self.margin, 0), np.float32)
 
     def _levels(self, start: int) -> Values:
         """Level of the peers over that in the past, by signal and block of a stretch."""
         of_peers = self.signals.levels
         before = median_of_last(of_peers[:, :start]) if self.past is None else self.past.levels
-        levels = of_peers[:, start : start + self.length] / before[:, None]
+        levels = _multiples(of_peers[:, start : start + self.length], before[:, None])
         swings = len(levels) // len(KINDS)
         np.minimum(levels[swings:], 1, out=levels[swings:])  # differences of logarithms do not grow with their level
         return np.asarray(np.nan_to_num(levels, nan=1.0), np.float32)
@@ -202,8 +215,32 @@ class _Window:
         level, column = signal < len(means), 0 if self.past is not None else number
         metric, of = signal[level], worker[level]
         change = means[metric, start : start + self.length] - self.centres[metric, column, None]
-        followed[level] = self.slopes[metric, of, column, None] * change / self.scale[metric]
+        followed[level] = self.slopes[metric, of, column, None] * _multiples(change, self.scale[metric])
         return followed
+
+
+def least_past_blocks(block_seconds: float) -> int:
+    """Least number of blocks in a worker's past; a block is averaged with its neighbour, so the first adds none."""
+    return max(math.ceil(MIN_PAST_SECONDS / block_seconds - 1e-6) - 1, MIN_PAST_BLOCKS)
+
+
+def least_past_seconds(block_seconds: float) -> float:
+    """Least length of a worker's past in seconds, with blocks of this length."""
+    return (least_past_blocks(block_seconds) + 1) * block_seconds
+
+
+def few_blocks(length: int) -> float:
+    """Deviations by which all of few blocks are further away by chance than most of the usual number of them.
+
+    Of independent blocks, of which each is averaged with its neighbour. With samples of 15 s there are six.
+    """
+    few, usual = (-NormalDist().inv_cdf(_CHANCE ** (2 / (count + 1))) for count in (length, _USUAL_BLOCKS))
+    return max(few - usual, 0.0)
+
+
+def _multiples(values: Values, units: Values) -> Values:
+    with np.errstate(over="ignore"):
+        return np.asarray(np.clip(values / units, -MAX_DEVIATIONS, MAX_DEVIATIONS), np.float32)
 
 
 def _sums(values: Values) -> Values:

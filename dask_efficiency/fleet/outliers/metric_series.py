@@ -106,6 +106,10 @@ MIN_BUSY = 0.05
 #: evidence, the metric's name is followed by the signal's, except for the mean's.
 LEVEL, SWINGS, MOVEMENT = KINDS = ("level", "swings", "movement")
 
+#: Larger numbers are no samples: squares of them would be no numbers of four bytes. Bytes of all disks of a large site
+#: are below.
+MAX_VALUE = 1e17
+
 #: Most steps of time; a longer run has longer steps. Bounds memory.
 MAX_STEPS = 20_000
 
@@ -189,8 +193,14 @@ class MetricSeries:
 def metric_series_of(run: MetricSeries | RunTrace | pd.DataFrame) -> MetricSeries:
     """Metric series of a recorded run, or of a table; ValueError without a sample, or a column that is needed."""
     if isinstance(run, MetricSeries):
-        return run
+        return _without_wrong(run)
     return _of_trace(run) if isinstance(run, RunTrace) else _of_table(run)
+
+
+def _without_wrong(series: MetricSeries) -> MetricSeries:
+    """Series in which what can be no sample is missing."""
+    wrong = np.abs(series.values) > MAX_VALUE
+    return replace(series, values=np.where(wrong, np.float32(np.nan), series.values)) if wrong.any() else series
 
 
 def _of_trace(trace: RunTrace) -> MetricSeries:
@@ -253,7 +263,7 @@ def _on_even_steps(
     values = np.full((len(columns), len(names), len(grid)), np.nan, np.float32)
     for worker, rows in enumerate(np.split(order, np.searchsorted(workers[order], np.arange(1, len(names))))):
         for j, column in enumerate(columns.values()):
-            known = rows[np.isfinite(column[rows])]
+            known = rows[np.abs(column[rows]) <= MAX_VALUE]
             if len(known):
                 values[j, worker] = _nearest(at[known], column[known], grid, reach)
     metrics = []

@@ -96,6 +96,8 @@ def find_outliers(
         workers are comparable. Effect and lost time of each are None, as metrics do not tell how much longer the work
         takes. Where several workers share a host, its sensors accuse the host, among at least two others, and no
         worker.
+        A confidence is that of machines which share a job. One window cannot tell if they do: of others more findings
+        are wrong, and the watch (``dask-efficiency fleet watch``) bounds how many it names.
 
     Raises
     ------

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from dask_efficiency.files.text_files import TextFileError, YamlSection, composed, line_of, read_text, text_of
+from dask_efficiency.fleet.prometheus.bounded_answers import BoundedHTTP, BoundedHTTPS
 
 _KEYS = {"basic_auth", "authorization", "bearer_token_file", "tls_config", "http_headers"}
 
@@ -26,10 +27,8 @@ class HttpConfig:
     tls: ssl.SSLContext | None = None
 
     def opener(self) -> urllib.request.OpenerDirector:
-        """Opener of URLs, with these certificates; a redirect is an error."""
-        if self.tls is None:
-            return urllib.request.build_opener(_NoRedirects)
-        return urllib.request.build_opener(_NoRedirects, urllib.request.HTTPSHandler(context=self.tls))
+        """Opener of URLs, with these certificates; an answer ends at a deadline, and a redirect is an error."""
+        return urllib.request.build_opener(_NoRedirects, BoundedHTTP, BoundedHTTPS(self.tls))
 
     def sent_headers(self) -> dict[str, str]:
         """Headers of a request; raises OSError or ValueError if a file with a password or token cannot be used."""

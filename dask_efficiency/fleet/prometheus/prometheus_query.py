@@ -18,6 +18,7 @@ from typing import Any, BinaryIO, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from dask_efficiency.fleet.prometheus.bounded_answers import AnswerTooSlowError
 from dask_efficiency.fleet.prometheus.http_config import HttpConfig
 
 Result = TypeVar("Result")
@@ -29,6 +30,8 @@ BACKOFF_SECONDS = 0.5
 _BUSY = frozenset({408, 425, 429, 500, 502, 503, 504})
 #: Most bytes read of an answer without series.
 _MAX_BYTES = 1 << 26
+#: Characters that are quoted of what a server says.
+_QUOTED = 400
 
 
 class PrometheusAwayError(OSError):
@@ -53,7 +56,8 @@ class PrometheusClient:
 
     url: str
     config: HttpConfig = field(default_factory=HttpConfig)
-    #: Seconds for which a server may send nothing, and may evaluate.
+    #: Seconds for which a server may send nothing, and may evaluate; it has twice as long for
+    #: all of an answer.
     timeout_seconds: float = 30.0
     sleep: Callable[[float], None] = time.sleep
 
@@ -86,7 +90,10 @@ class PrometheusClient:
     def metric_names(self) -> list[str]:
         """Names of all metrics."""
         found = self._persistently("label/__name__/values", {}, _content)
-        return [str(name) for name in found.get("data") or ()]
+        names = found.get("data") or []
+        if not isinstance(names, list):
+            raise PrometheusAwayError(f"no Prometheus answers at {self.url}: expected names, got {str(names)[:200]}")
+        return [str(name) for name in names]
 
     def _persistently(self, what: str, asked: Mapping[str, str], use: Callable[[HTTPResponse], Result]) -> Result:
         for attempt in range(1, ATTEMPTS + 1):
@@ -94,7 +101,7 @@ class PrometheusClient:
                 with closing(self._open(what, asked)) as response:
                     return use(response)
             except (OSError, HTTPException, AnswerError) as error:
-                if attempt == ATTEMPTS:
+                if attempt == ATTEMPTS or _is_slow(error):
                     raise PrometheusAwayError(f"no Prometheus answers at {self.url}: {_why(error)}") from error
             self.sleep(BACKOFF_SECONDS * 2 ** (attempt - 1))
         raise AssertionError
@@ -116,11 +123,11 @@ def _refusal(error: urllib.error.HTTPError) -> Exception:
     content = error.read(_MAX_BYTES)
     try:
         answer = json.loads(content)
-        kind, wrong = str(answer["errorType"]), str(answer["error"])
+        kind, wrong = str(answer["errorType"]), str(answer["error"])[:_QUOTED]
         refusal: Exception = QueryRefusedError(kind, wrong)
     except (ValueError, KeyError, TypeError):
         text = " ".join(content.decode("utf-8", "replace").split())[:200]
-        wrong = f"HTTP status {error.code} {error.reason}: {text}".rstrip(": ")
+        wrong = f"HTTP status {error.code} {str(error.reason)[:_QUOTED]}: {text}".rstrip(": ")
         refusal = NotPrometheusError(f"{error.url[:200]}: {wrong}; expected a Prometheus")
     return OSError(wrong) if error.code in _BUSY else refusal
 
@@ -135,9 +142,14 @@ def _content(response: HTTPResponse) -> dict[str, Any]:
     return content
 
 
+def _is_slow(error: Exception) -> bool:
+    """True for an answer that came too slowly, and would take as long again."""
+    return isinstance(getattr(error, "reason", error), AnswerTooSlowError)
+
+
 def _why(error: Exception) -> str:
     reason = getattr(error, "reason", None) or error
-    return " ".join(str(reason).split()) or type(error).__name__
+    return " ".join(str(reason)[:_QUOTED].split()) or type(error).__name__
 
 
 def slices(start: float, stop: float, step_seconds: float, *, steps: int) -> Iterator[tuple[float, float]]:
@@ -190,6 +202,8 @@ def _answered(content: Any) -> Answered:
         at = np.array([point[0] for point in points], np.float64)
         with np.errstate(over="ignore"):  # what is too large is infinite
             values = np.array([float(point[1]) for point in points], np.float32)
+        if at.ndim != 1 or not np.isfinite(at).all():
+            raise ValueError("expected instants")
     except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
         raise AnswerError(f"expected a series of a range query, got {str(content)[:200]!r}") from error
     return Answered(labels, at, values)

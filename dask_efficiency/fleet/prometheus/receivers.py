@@ -163,11 +163,17 @@ class OwnMetrics:
         of_others = "Samples that were missing in windows, of machines that had others"
         self._missing = made(Counted, "missing_samples", of_others)
         self._untold = made(Counted, "untold", "Times that a receiver of findings was not reached")
+        of_errors = "Machines, metrics and events that rounds went on without, as the code failed on them"
+        self._left_out = made(Counted, "left_out", of_errors, "about")
         self._machines = made(Gauge, "machines", "Machines in the last window")
         self._findings = made(Gauge, "findings", "Machines that are unlike their peers now", "cause")
+        of_bound = "1 while so many machines leave their past that only the furthest are named, else 0"
+        self._bounded = made(Gauge, "bounded", of_bound)
         self._success = made(Gauge, "last_success_timestamp_seconds", "When the last round with a verdict was")
         for outcome in ("judged", "failed"):
             self._rounds.labels(outcome)
+        for about in ("machine", "metric", "event"):
+            self._left_out.labels(about)
         self._set_findings(())
 
     def judged(
@@ -186,6 +192,14 @@ class OwnMetrics:
         """Count a round without a verdict."""
         self._rounds.labels("failed").inc()
         self._pull.inc(pull)
+
+    def left_out(self, about: str, count: int) -> None:
+        """Count machines, metrics or events that a round went on without."""
+        self._left_out.labels(about).inc(count)
+
+    def bounded(self, is_bounded: bool) -> None:
+        """Set whether alarms are bounded now."""
+        self._bounded.set(is_bounded)
 
     def not_reached(self) -> None:
         """Count a receiver that was not reached."""

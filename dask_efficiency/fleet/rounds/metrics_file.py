@@ -20,6 +20,7 @@ from dask_efficiency.files.text_files import (
     text_of,
 )
 from dask_efficiency.fleet.outliers.metric_series import MIN_CHANGE, Metric
+from dask_efficiency.show.figures import format_number
 
 #: Files that come with the package: for node_exporter, for dcgm-exporter, and for the scheduler's own ``/metrics``.
 READY = ("node", "dcgm", "dask-efficiency")
@@ -166,4 +167,4 @@ def shown_duration(seconds: float) -> str:
     for unit, factor in _SECONDS.items():
         if unit not in ("w", "ms") and seconds >= factor and seconds % factor == 0:
             return f"{seconds / factor:g}{unit}"
-    return f"{seconds:.3g}s"
+    return f"{format_number(seconds)}s"

@@ -89,18 +89,16 @@ class Habits:
         #: By machine, the metrics and its difference from its peers in each; shape (metrics, samples).
         self._kept: dict[str, tuple[tuple[str, ...], Values]] = {}
 
-    def keep(self, findings: Iterable[SlowWorker], past: MetricSeries | None) -> None:
+    def keep(self, findings: Iterable[SlowWorker], known: MetricSeries) -> None:
         """Remember machines of all findings that go on, as they were until their fault began; forget all others."""
         ongoing = {name: finding.since for finding in findings for name in finding.workers or (finding.subject,)}
         self._kept = {name: kept for name, kept in self._kept.items() if name in ongoing}
-        if past is None:
-            return
-        for name in ongoing.keys() & set(past.workers) - self._kept.keys():
-            worker = past.workers.index(name)
-            differs = past.values[:, worker] - _usual(past, worker)
+        for name in ongoing.keys() & set(known.workers) - self._kept.keys():
+            worker = known.workers.index(name)
+            differs = known.values[:, worker] - _usual(known, worker)
             # Nothing is kept of one that was at fault from the start: it has no history then, and is judged without.
-            count = max(int((ongoing[name] - past.start) // past.step_seconds), 0)
-            self._kept[name] = past.metrics, differs[:, :count]
+            count = max(int((ongoing[name] - known.start) // known.step_seconds), 0)
+            self._kept[name] = known.metrics, differs[:, :count]
 
     def applied(self, past: MetricSeries | None) -> MetricSeries | None:
         """The past as if those machines had not changed."""

@@ -6,27 +6,30 @@ import asyncio
 import json
 import math
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from operator import sub
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
-from distributed.protocol import to_serialize
 from numpy.typing import NDArray
 
 from dask_efficiency.accounts.buckets import Bucket
 from dask_efficiency.accounts.cluster.account import place
+from dask_efficiency.accounts.intake import fitting
 from dask_efficiency.accounts.sensors import GPU_SENSORS, HOST_SENSORS, gpu_sensors
 from dask_efficiency.fleet.outliers.metric_series import METRICS, MIN_BUSY, REACH_SECONDS, MetricSeries, Values, filled
 from dask_efficiency.fleet.scheduler.outlier_watch import OutlierWatch
-from dask_efficiency.plugin.guard import Guard
+from dask_efficiency.plugin.guard import MAX_REASON
 from dask_efficiency.plugin.options import Options
 from dask_efficiency.plugin.parts import SchedulerPart
+from dask_efficiency.plugin.plain import carried
 from dask_efficiency.plugin.scheduler.accounts import ClusterAccounts
 from dask_efficiency.plugin.scheduler.heartbeats import DASK_METRICS, dask_metric, host_sensors
 from dask_efficiency.plugin.scheduler.straggler_watch import comparable
+from dask_efficiency.show.log import logger
 
 if TYPE_CHECKING:
     from distributed.scheduler import WorkerState
@@ -55,6 +58,11 @@ class SeriesRing:
     def nbytes(self) -> int:
         """Size of the arrays in bytes."""
         return sum(array.nbytes for array in (self._values, self._held, self._sums, self._counts))
+
+    @property
+    def known(self) -> bool:
+        """True from the first report on."""
+        return self._step >= 0
 
     def add(self, values: Sequence[float], step: int) -> None:
         """Add a report, NaN where it has no number; one of an older step than the newest came late, and is left out."""
@@ -157,7 +165,8 @@ class WorkerSeries(SchedulerPart):
         self._options = options
         self._seconds = options().worker_series
         self._workers: dict[str, RememberedWorker] = {}
-        self._guard = Guard("the workers' series", "dask_efficiency remembers the workers' metrics no more")
+        #: First failure; empty without one.
+        self._failed = ""
         accounts.stragglers.outliers = OutlierWatch(self.reader, lambda: options().outliers)
 
     @classmethod
@@ -180,17 +189,29 @@ class WorkerSeries(SchedulerPart):
         return SeriesRing(len(NAMES), max(1, round(self._seconds / STEP_SECONDS)))
 
     def worker_joined(self, address: str, ws: WorkerState) -> None:  # noqa: D102
-        self._guard(self._join, address, ws)
+        with self._alone(address):
+            self._join(address, ws)
 
     def _join(self, address: str, ws: WorkerState) -> None:
         group = json.dumps(comparable(ws), default=str)
-        self._workers[address] = RememberedWorker(str(ws.name), str(ws.host), group, self._new_ring())
+        self._workers[address] = RememberedWorker(fitting(ws.name), fitting(ws.host), group, self._new_ring())
 
     def worker_left(self, address: str, stimulus_id: str | None) -> None:  # noqa: D102
         self._workers.pop(address, None)
 
     def take_heartbeat(self, address: str, ws: WorkerState, at: int) -> None:  # noqa: D102
-        self._guard(self._take_heartbeat, address, ws, at)
+        with self._alone(address):
+            self._take_heartbeat(address, ws, at)
+
+    @contextmanager
+    def _alone(self, address: str) -> Iterator[None]:
+        """Keep a failure from the others: that worker has a gap; the first one is logged."""
+        try:
+            yield
+        except Exception as error:
+            if not self._failed:
+                self._failed = f"the series of {address} failed: {type(error).__name__}: {error}"[:MAX_REASON]
+                logger.exception("dask_efficiency remembers no metrics of %s where that fails", address)
 
     def _take_heartbeat(self, address: str, ws: WorkerState, at: int) -> None:
         cluster = self._accounts.cluster
@@ -208,8 +229,8 @@ class WorkerSeries(SchedulerPart):
 
     def reader(self, seconds: float) -> Callable[[], MetricSeries]:
         """Function that gives the last seconds of present workers, as far as remembered, on any thread."""
-        if self._guard.off is not None:
-            raise RuntimeError(self._guard.off)
+        if self._failed and not any(worker.ring.known for worker in self._workers.values()):
+            raise RuntimeError(self._failed)
         now = time.monotonic_ns()
         last = int(now / (STEP_SECONDS * 1e9))
         first = max(0, last + 1 - max(1, round(min(seconds, self._seconds) / STEP_SECONDS)))
@@ -221,4 +242,4 @@ class WorkerSeries(SchedulerPart):
         series = await asyncio.to_thread(self.reader(asked["seconds"]))
         lists = {name: list(getattr(series, name)) for name in ("metrics", "workers", "groups", "hosts")}
         figures = {"start": series.start, "step_seconds": series.step_seconds}
-        return {**lists, **figures, "values": to_serialize(series.values)}
+        return {**lists, **figures, "values": carried(series.values)}

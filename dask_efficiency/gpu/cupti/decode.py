@@ -118,16 +118,16 @@ def _walk(words: NDArray[np.uint32], sizes: Mapping[int, int]) -> tuple[NDArray[
 def _operations(
     words: NDArray[np.uint32], at: NDArray[np.int64], offsets: Mapping[str, int], activity: int
 ) -> tuple[NDArray[np.void], NDArray[np.uint64]]:
-    found = np.empty(len(at), OPERATION)
+    operations = np.empty(len(at), OPERATION)
     for name in ("start", "end"):
-        found[name] = _long(words, at, offsets[name])
+        operations[name] = _long(words, at, offsets[name])
     for name in ("device", "stream", "correlation"):
-        found[name] = words[at + offsets[f"{name}Id"] // 4]
-    found["activity"], found["name"] = activity, -1
+        operations[name] = words[at + offsets[f"{name}Id"] // 4]
+    operations["activity"], operations["name"] = activity, -1
     if "name" not in offsets:
-        return found, np.empty(0, np.uint64)
-    pointers, found["name"] = np.unique(_long(words, at, offsets["name"]), return_inverse=True)
-    return found, pointers
+        return operations, np.empty(0, np.uint64)
+    pointers, operations["name"] = np.unique(_long(words, at, offsets["name"]), return_inverse=True)
+    return operations, pointers
 
 
 def _calls(
@@ -142,14 +142,14 @@ def _calls(
     keep = (what > 0) & (start > 0) & (end >= start) & ~(failed & (what == does.BEGINS_GRAPH))
     at, what, start, end, failed = at[keep], what[keep], start[keep], end[keep], failed[keep]
     effects = np.array([RETURNS, RETURNS, waiting, waiting, BEGINS_GRAPH, ENDS_GRAPH], np.uint8)
-    found = np.empty(len(at), CALL)
-    found["start"], found["end"] = start, end
-    found["thread"] = words[at + CALL_OFFSETS["threadId"] // 4]
-    found["correlation"] = words[at + CALL_OFFSETS["correlationId"] // 4]
-    found["correlation"][failed | (what > does.COPIES)] = 0
-    found["waits"] = effects[what]
-    found["waits"][(what == does.ASKS) & (end - start >= does.LONG)] = waiting
-    return found
+    calls = np.empty(len(at), CALL)
+    calls["start"], calls["end"] = start, end
+    calls["thread"] = words[at + CALL_OFFSETS["threadId"] // 4]
+    calls["correlation"] = words[at + CALL_OFFSETS["correlationId"] // 4]
+    calls["correlation"][failed | (what > does.COPIES)] = 0
+    calls["waits"] = effects[what]
+    calls["waits"][(what == does.ASKS) & (end - start >= does.LONG)] = waiting
+    return calls
 
 
 def _long(words: NDArray[np.uint32], at: NDArray[np.int64], offset: int) -> NDArray[np.uint64]:

@@ -100,16 +100,16 @@ class Cupti:
 
     def sizes(self, address: int, valid: int, *, max_records: int = 64) -> dict[int, int]:
         """Bytes of a record by kind: the distances between the first records of a buffer."""
-        found: dict[int, int] = {}
+        lengths: dict[int, int] = {}
         record, last = ctypes.c_void_p(), 0
         for _ in range(max_records):
             arguments = ctypes.c_void_p(address), ctypes.c_size_t(valid), ctypes.byref(record)
             if self._library.cuptiActivityGetNextRecord(*arguments) != 0 or not record.value:
                 break
             if last:
-                found[ctypes.c_uint32.from_address(last).value] = record.value - last
+                lengths[ctypes.c_uint32.from_address(last).value] = record.value - last
             last = record.value
-        return found
+        return lengths
 
     def _call(self, function: str, *arguments: object) -> None:
         call = getattr(self._library, function, None)

@@ -125,14 +125,14 @@ class CuptiMeter(GpuMeter):
 
     def __init__(self) -> None:
         driver = libcuda.loaded_driver()
-        found = libcuda.devices(driver) if driver is not None else []
-        if driver is None or not any(device.active for device in found):
+        devices = libcuda.devices(driver) if driver is not None else []
+        if driver is None or not any(device.active for device in devices):
             raise MeterRefused("nothing has initialised CUDA in this process")
         path = library.find(libcuda.driver_major(driver))
         if path is None:
             raise MeterRefused(f"no libcupti found: install nvidia-cuda-cupti, or set {library.VARIABLE}")
-        self.devices = {device.number: Device(device.uuid, device.name) for device in found}
-        self._waiting = SPINS if any(device.spins for device in found if device.active) else BLOCKS
+        self.devices = {device.number: Device(device.uuid, device.name) for device in devices}
+        self._waiting = SPINS if any(device.spins for device in devices if device.active) else BLOCKS
         self._names, self._lock = records.KernelNames(), OnePool.lock
         self._gaps = self._known_until = 0
         self._sizes: dict[int, int] = {}

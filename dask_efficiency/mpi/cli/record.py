@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 from dask_efficiency.cli.output import one_line_errors, tell
+from dask_efficiency.files.storage import followed
 
 
 @click.command("record", context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
@@ -36,8 +37,8 @@ def command(mpicc: str, library: Path, save: Path, command: tuple[str, ...]) -> 
     """
     from dask_efficiency.mpi.tracer.build import compile_tracer, preloaded
 
-    compiled, folder = library.resolve(), save.resolve()
     with one_line_errors():
+        compiled, folder = Path(followed(library)), Path(followed(save))
         environment = preloaded(compiled, folder)
         compressed = compile_tracer(mpicc, compiled)
     tell(f"Compiled {library} with {mpicc}{'' if compressed else ', without zlib: traces are not compressed'}.")

@@ -15,13 +15,13 @@ if TYPE_CHECKING:
 
 def algorithms(context: click.Context, parameter: click.Parameter, values: tuple[str, ...]) -> dict[str, str]:
     """Algorithms by collective, from COLLECTIVE=ALGORITHM."""
-    found = {}
+    chosen = {}
     for value in values:
         name, given, algorithm = value.partition("=")
         if not given:
             raise click.BadParameter(f"{value!r} is not a collective and its algorithm such as bcast=binomial")
-        found[name.strip().lower()] = algorithm.strip()
-    return found
+        chosen[name.strip().lower()] = algorithm.strip()
+    return chosen
 
 
 @click.command("simulate")
@@ -65,12 +65,12 @@ def command(
     if len(hostfile) > 1 and chrome is not None:
         raise click.UsageError("--chrome is not for several --hostfile")
     with one_line_errors():
-        found = _found(trace, ranks, hostfile, asked)
+        result = _found(trace, ranks, hostfile, asked)
         if chrome is not None:
-            found.to_chrome(chrome)  # type: ignore[union-attr]  # not of a comparison
+            result.to_chrome(chrome)  # type: ignore[union-attr]  # not of a comparison
         if html is not None:
-            found.to_html(html)
-        say(found, as_json=as_json, written=html is not None or chrome is not None)
+            result.to_html(html)
+        say(result, as_json=as_json, written=html is not None or chrome is not None)
 
 
 def _found(

@@ -73,7 +73,7 @@ def bcast_scatter_recursive_doubling_allgather(call: Collective, rank: int) -> I
         return
     yield from _scatter(call, rank)
     relative = (rank - call.root) % call.size
-    ranks = [(each + call.root) % call.size for each in range(call.size)]
+    ranks = [(place + call.root) % call.size for place in range(call.size)]
     yield from doubling_allgather(relative, ranks, ceiling_pieces(call.nbytes, call.size))
 
 
@@ -123,7 +123,7 @@ def gatherv_linear(call: Collective, rank: int) -> Iterator[Round]:
     """Send each rank's block, unless it is empty, to the root."""
     pieces = layout_of(call.blocks)
     if rank == call.root:
-        yield Round((), tuple(message(each, pieces[each]) for each in _others(call)))
+        yield Round((), tuple(message(peer, pieces[peer]) for peer in _others(call)))
     elif call.sizes[rank]:
         synchronous = call.size >= MIN_GATHERV_SYNCHRONOUS_RANKS
         yield send(call.root, pieces[rank])._replace(synchronous=synchronous)
@@ -133,7 +133,7 @@ def scatterv_linear(call: Collective, rank: int) -> Iterator[Round]:
     """Send each rank's block, unless it is empty, from the root."""
     pieces = layout_of(call.blocks)
     if rank == call.root:
-        yield Round(tuple(message(each, pieces[each]) for each in _others(call)), ())
+        yield Round(tuple(message(peer, pieces[peer]) for peer in _others(call)), ())
     elif call.sizes[rank]:
         yield receive(call.root, pieces[rank])
 

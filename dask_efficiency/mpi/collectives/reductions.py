@@ -136,7 +136,7 @@ def reduce_scatter_recursive_halving(call: Collective, rank: int) -> Iterator[Ro
 def _halving(place: int, folded: Folded, pieces: DataLayout) -> Iterator[Round]:
     """Exchanges of the ranks that stay; empty messages are not sent."""
     # first block of each place, and the end of the last
-    first = [2 * each if each < folded.pairs else each + folded.pairs for each in range(folded.places + 1)]
+    first = [2 * place if place < folded.pairs else place + folded.pairs for place in range(folded.places + 1)]
     start, distance = 0, folded.places >> 1
     while distance:
         lower = pieces.span(first[start], first[start + distance])
@@ -226,7 +226,7 @@ def _combined(rank: int, distance: int, size: int) -> range:
 def exscan_recursive_doubling(call: Collective, rank: int) -> Iterator[Round]:
     """Scan in which the first part of the result is copied, not combined."""
     has_result = False
-    for each in scan_recursive_doubling(call, rank):
-        is_first = each.sends[0].peer < rank and not has_result
+    for step in scan_recursive_doubling(call, rank):
+        is_first = step.sends[0].peer < rank and not has_result
         has_result = has_result or is_first
-        yield each._replace(reduces=call.nbytes) if is_first else each
+        yield step._replace(reduces=call.nbytes) if is_first else step

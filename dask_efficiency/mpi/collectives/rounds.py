@@ -121,7 +121,7 @@ def element_pieces(nbytes: int, count: int, element: int, version: str) -> DataL
     MPICH 3.2.1 gives the rest to the last piece (``src/mpi/coll/allreduce.c``), 4.0.2 an element to each of the first
     ones (``src/mpi/coll/allreduce/allreduce_intra_reduce_scatter_allgather.c``).
     """
-    each, rest = divmod(nbytes // element, count)
+    elements, rest = divmod(nbytes // element, count)
     if version == "3.2.1":
-        return DataLayout([each * element] * (count - 1) + [(each + rest) * element])
-    return DataLayout((each + (index < rest)) * element for index in range(count))
+        return DataLayout([elements * element] * (count - 1) + [(elements + rest) * element])
+    return DataLayout((elements + (index < rest)) * element for index in range(count))

@@ -33,14 +33,14 @@ def _among(call: Collective, ranks: Sequence[int], rank: int, expand: Expand, ro
     """The collective among some of the ranks, if there are others; the root is a position among them."""
     if rank in ranks and len(ranks) > 1:
         within = replace(call, size=len(ranks), root=root, nodes=())
-        for each in expand(within, ranks.index(rank)):
-            yield each.mapped(lambda one: one._replace(peer=ranks[one.peer]))
+        for step in expand(within, ranks.index(rank)):
+            yield step.mapped(lambda message: message._replace(peer=ranks[message.peer]))
 
 
 def _signal(nbytes: int, ranks: Sequence[int], rank: int, expand: Expand) -> Iterator[Round]:
     """A broadcast of bytes that are none of the call's data."""
-    for each in _among(Collective("bcast", len(ranks), (nbytes,)), ranks, rank, expand):
-        yield each.mapped(lambda one: one._replace(blocks=()))
+    for step in _among(Collective("bcast", len(ranks), (nbytes,)), ranks, rank, expand):
+        yield step.mapped(lambda message: message._replace(blocks=()))
 
 
 def barrier_smp(call: Collective, rank: int, expand: Expand) -> Iterator[Round]:
@@ -111,25 +111,25 @@ def scan_smp(call: Collective, rank: int, expand: Expand) -> Iterator[Round]:
     local, leaders = nodes.beside(rank), nodes.leaders
     starts = (*leaders, call.size)
     before, own, upto = range(leaders[node]), range(local[0], local[-1] + 1), range(starts[node + 1])
-    for each in _among(call, local, rank, expand):
-        yield _of_ranks(each, lambda ranks: range(local[ranks.start], local[ranks.stop - 1] + 1))
+    for step in _among(call, local, rank, expand):
+        yield _of_ranks(step, lambda ranks: range(local[ranks.start], local[ranks.stop - 1] + 1))
     if len(local) > 1 and rank == local[0]:
         yield receive(local[-1], whole, ranks=own)
     elif len(local) > 1 and rank == local[-1]:
         yield send(local[0], whole, ranks=own)
-    for each in _among(call, leaders, rank, expand):
-        yield _of_ranks(each, lambda ranks: range(starts[ranks.start], starts[ranks.stop]))
+    for step in _among(call, leaders, rank, expand):
+        yield _of_ranks(step, lambda ranks: range(starts[ranks.start], starts[ranks.stop]))
     if rank == local[0] and node + 1 < len(leaders):
         yield send(leaders[node + 1], whole, ranks=upto)
     if rank == local[0] and node:
         yield receive(leaders[node - 1], whole, ranks=before)
     yield from _signal(FLAG_BYTES, local, rank, expand)
     if node:
-        for each in _among(replace(call, name="bcast"), local, rank, expand):
-            yield _of_ranks(each, lambda _: before)
+        for step in _among(replace(call, name="bcast"), local, rank, expand):
+            yield _of_ranks(step, lambda _: before)
         yield Round((), (), call.nbytes)
 
 
-def _of_ranks(each: Round, ranks: Callable[[range], range]) -> Round:
+def _of_ranks(step: Round, ranks: Callable[[range], range]) -> Round:
     """A round with other ranks whose parts its messages combine."""
-    return each.mapped(lambda one: one._replace(ranks=ranks(one.ranks)))
+    return step.mapped(lambda message: message._replace(ranks=ranks(message.ranks)))

@@ -88,7 +88,7 @@ class RanksByNode:
     @property
     def leaders(self) -> tuple[int, ...]:
         """First rank of each node."""
-        return tuple(each[0] for each in self.ranks)
+        return tuple(node[0] for node in self.ranks)
 
     @property
     def is_consecutive(self) -> bool:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
 from dask_efficiency.mpi.result import MpiPrediction
 from dask_efficiency.mpi.timeline import RankActivity
 from dask_efficiency.runs.sections.by_kind import seconds_table, top
+from dask_efficiency.show.columns import TypedColumn, as_records, counts, names, nested, seconds, shares, sizes
 from dask_efficiency.show.document import (
     Along,
     Aside,
@@ -137,8 +139,8 @@ def ranks(run: MpiPrediction) -> Section:
     whole = round(1e9 * run.makespan_seconds)
     sizes = [{kind: round(1e9 * seconds) for kind, seconds in spent[rank].items()} for rank in sorted(shown)]
     bars = tuple(
-        Stack(tuple(Slice(SPENT[kind], n, f"{100 * n / whole:.1f}") for kind, n in each.items() if n), whole)
-        for each in sizes
+        Stack(tuple(Slice(SPENT[kind], n, f"{100 * n / whole:.1f}") for kind, n in spent.items() if n), whole)
+        for spent in sizes
     )
     heads = ("rank", "host", *(f"{SPENT[kind]}, {scale.unit}" for kind in RankActivity))
     left = len(order) - len(shown)
@@ -148,14 +150,14 @@ def ranks(run: MpiPrediction) -> Section:
 
 def links(run: MpiPrediction) -> Section:
     """The busiest links."""
-    busiest = [one for one in run.links if one.seconds][:MAX_ROWS]
+    busiest = [link for link in run.links if link.seconds][:MAX_ROWS]
     if not busiest:
         return Section("")
     rows = tuple(
-        (name_of(one.name), format_bytes(one.nbytes), format_share(one.seconds / run.makespan_seconds))
-        for one in busiest
+        (name_of(link.name), format_bytes(link.nbytes), format_share(link.seconds / run.makespan_seconds))
+        for link in busiest
     )
-    bars = tuple(Share(one.seconds / busiest[0].seconds) for one in busiest)
+    bars = tuple(Share(link.seconds / busiest[0].seconds) for link in busiest)
     means = "busy: share of the time for which its bytes would fill it, in its busier direction."
     drawn = Table(("link", "bytes", "busy"), rows, drawings=bars, drawn_behind=2)
     return section("Links, the busiest first", drawn, Aside(means))
@@ -175,7 +177,7 @@ def algorithms(run: MpiPrediction) -> Section:
 
 def to_dict(run: MpiPrediction) -> dict[str, Any]:
     """Figures of a run, ready for JSON: seconds, bytes, and shares in [0, 1]."""
-    return figures(run) | {
+    return as_records(figures([run]))[0] | {
         "name": run.program.name,
         "ranks": [
             {"rank": rank, "host": run.hosts[rank], **_named(run.seconds(rank))} for rank in range(run.program.size)
@@ -197,21 +199,26 @@ def to_dict(run: MpiPrediction) -> dict[str, Any]:
     }
 
 
-def figures(run: MpiPrediction) -> dict[str, Any]:
-    """Figures that a run and a comparison of placements share."""
+def figures(runs: Sequence[MpiPrediction]) -> dict[str, TypedColumn]:
+    """Figures that a run and a comparison of placements share, a row for each run."""
+    scale = time_scale(max(run.makespan_seconds for run in runs))
     return {
-        "placement": run.name,
-        "hosts": len(set(run.hosts)),
-        "mpich": run.settings.version,
-        "makespan_seconds": run.makespan_seconds,
-        "efficiency": run.efficiency,
-        "seconds_by_kind": _named(run.breakdown),
-        "path_seconds_by_kind": _named(run.path_seconds),
-        "messages": run.messages,
-        "moved_bytes": run.moved_bytes,
-        "links": [
-            {"name": one.name, "nbytes": one.nbytes, "share": one.seconds / run.makespan_seconds} for one in run.links
-        ],
+        "placement": names(run.name for run in runs),
+        "hosts": counts(len(set(run.hosts)) for run in runs),
+        "mpich": names(run.settings.version for run in runs),
+        "makespan_seconds": seconds((run.makespan_seconds for run in runs), scale),
+        "efficiency": shares(run.efficiency for run in runs),
+        "seconds_by_kind": nested(_named(run.breakdown) for run in runs),
+        "path_seconds_by_kind": nested(_named(run.path_seconds) for run in runs),
+        "messages": counts(run.messages for run in runs),
+        "moved_bytes": sizes(run.moved_bytes for run in runs),
+        "links": nested(
+            [
+                {"name": link.name, "nbytes": link.nbytes, "share": link.seconds / run.makespan_seconds}
+                for link in run.links
+            ]
+            for run in runs
+        ),
     }
 
 

@@ -7,9 +7,9 @@ from typing import Any
 from dask_efficiency.mpi.result import MpiPlacements
 from dask_efficiency.mpi.sections.mpi import figures, links, title
 from dask_efficiency.mpi.timeline import RankActivity
-from dask_efficiency.show.document import Aside, Document, Section, Share, Table, section, with_content
+from dask_efficiency.show.columns import as_records, as_table, seconds
+from dask_efficiency.show.document import Aside, Document, Section, section, with_content
 from dask_efficiency.show.figures import (
-    format_bytes,
     format_count,
     format_seconds,
     format_share,
@@ -48,50 +48,40 @@ page = document
 
 def ranking(compared: MpiPlacements) -> Section:
     """A row for each placement, and why the others are slower."""
-    slowest = compared.ranked[-1].makespan_seconds
-    scale = time_scale(slowest)
-    rows = tuple(
-        (
-            name_of(one.name),
-            str(len(set(one.hosts))),
-            scale.figure(one.makespan_seconds),
-            scale.figure(one.path_seconds[RankActivity.COMMUNICATION]),
-            format_bytes(one.moved_bytes),
-        )
-        for one in compared.ranked
-    )
-    bars = tuple(Share(one.makespan_seconds / slowest if slowest else 0.0) for one in compared.ranked)
-    heads = ("placement", "hosts", f"time, {scale.unit}", f"messages, {scale.unit}", "moved")
+    scale = time_scale(compared.ranked[-1].makespan_seconds)
+    waits = seconds((run.path_seconds[RankActivity.COMMUNICATION] for run in compared.ranked), scale)
+    heads = {"placement": "placement", "hosts": "hosts", "makespan_seconds": "time"}
+    heads |= {"waits": "messages", "moved_bytes": "moved"}
     means = "messages: on the critical path; moved: from one host to another."
-    drawn = Table(heads, rows, strong=(0,), drawings=bars, drawn_behind=2)
+    drawn = as_table(figures(compared.ranked) | {"waits": waits}, heads, bar="makespan_seconds", strong=(0,))
     return section("Placements, the fastest first", drawn, Aside(means), *_reasons(compared))
 
 
 def _reasons(compared: MpiPlacements) -> list[str]:
     best = compared.best
-    found = []
-    for one in compared.ranked[1:]:
-        later = one.makespan_seconds - best.makespan_seconds
+    sentences = []
+    for run in compared.ranked[1:]:
+        later = run.makespan_seconds - best.makespan_seconds
         if not later:
             continue
-        longer = one.path_seconds[RankActivity.COMMUNICATION] - best.path_seconds[RankActivity.COMMUNICATION]
-        reason = f"{name_of(one.name)} takes {format_seconds(later)} longer"
+        longer = run.path_seconds[RankActivity.COMMUNICATION] - best.path_seconds[RankActivity.COMMUNICATION]
+        reason = f"{name_of(run.name)} takes {format_seconds(later)} longer"
         if longer < later / 2:
-            found.append(f"{reason}, mostly as its hosts compute more slowly or less evenly.")
+            sentences.append(f"{reason}, mostly as its hosts compute more slowly or less evenly.")
             continue
         reason = f"{reason}: messages on its critical path take {format_seconds(longer)} longer"
-        if one.links:
-            share = format_share(one.links[0].seconds / one.makespan_seconds)
-            reason = f"{reason}. The busiest link, {name_of(one.links[0].name)}, is busy for {share} of the time"
-        found.append(f"{reason}.")
-    return found
+        if run.links:
+            share = format_share(run.links[0].seconds / run.makespan_seconds)
+            reason = f"{reason}. The busiest link, {name_of(run.links[0].name)}, is busy for {share} of the time"
+        sentences.append(f"{reason}.")
+    return sentences
 
 
 def to_dict(compared: MpiPlacements) -> dict[str, Any]:
     """Placements, the fastest first, ready for JSON."""
     return {
         "name": compared.best.program.name,
-        "placements": [figures(run) for run in compared.ranked],
+        "placements": as_records(figures(compared.ranked)),
         "saved_seconds": compared.saved_seconds,
         "not_simulated": list(compared.not_simulated),
         "notes": list(compared.notes),

@@ -6,8 +6,11 @@ import os
 import shlex
 import shutil
 import subprocess
+import tempfile
 from collections.abc import Sequence
 from pathlib import Path
+
+from dask_efficiency.files.storage import writing
 
 SOURCE = Path(__file__).with_name("tracer.c")
 #: Folder for the files of a traced program; their list is next to it, with .txt after the folder's name.
@@ -29,19 +32,18 @@ def compile_tracer(mpicc: str, library: Path, flags: Sequence[str] = ()) -> bool
     if not command or shutil.which(command[0]) is None:
         wanted = "expected the compiler of your MPI (Debian: mpich, libmpich-dev)"
         raise CannotCompileTracer(f"there is no {mpicc!r}; {wanted}")
-    unfinished = library.with_name(f"{library.name}.{os.getpid()}")
-    try:
-        output = ""
+    output = ""
+    with tempfile.TemporaryDirectory(prefix="dask-efficiency-") as folder:
+        unfinished = Path(folder, "tracer.so")
         for defined, linked in (_ZLIB, ([], [])):
             arguments = [*_FLAGS, *flags, *defined, str(SOURCE), "-o", str(unfinished), *linked, *_LIBRARIES]
             ran = subprocess.run([*command, *arguments], capture_output=True, text=True, check=False)
             if ran.returncode == 0:
-                unfinished.replace(library)
+                with writing(library) as file:
+                    file.write(unfinished.read_bytes())
                 return bool(linked)
             output = ran.stderr.strip()
-        raise CannotCompileTracer(f"{mpicc} failed: {output[:2000]}")
-    finally:
-        unfinished.unlink(missing_ok=True)
+    raise CannotCompileTracer(f"{mpicc} failed: {output[:2000]}")
 
 
 def preloaded(library: Path, folder: Path) -> dict[str, str]:

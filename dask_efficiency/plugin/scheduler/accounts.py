@@ -6,7 +6,7 @@ import asyncio
 import math
 import threading
 import time
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -21,18 +21,20 @@ from dask_efficiency.accounts.cluster.cluster import SILENT_NS, ClusterLedger
 from dask_efficiency.accounts.cluster.losses import SIGKILLED, Loss
 from dask_efficiency.accounts.cluster.presence import Presence
 from dask_efficiency.accounts.cluster.timeline import ActivityFeed, Timeline, TimelineRecorder
+from dask_efficiency.accounts.intake import fitting
 from dask_efficiency.accounts.slow_worker import SlowWorker
-from dask_efficiency.accounts.wire.snapshots import decode_window
-from dask_efficiency.accounts.worker.balance import WindowBalance
-from dask_efficiency.accounts.worker.log import MAX_PREFIX_LENGTH
-from dask_efficiency.plugin.guard import decoration
-from dask_efficiency.plugin.names import ASK_FINAL_SNAPSHOT, EVERYTHING, FINAL_SNAPSHOT, METRIC, OP, STAYS_OFF
+from dask_efficiency.accounts.worker.answer import WindowAnswer, decode_answer
+from dask_efficiency.plugin.guard import MAX_REASON, DataGuard, decoration
+from dask_efficiency.plugin.names import ASK_FINAL_SNAPSHOT, EVERYTHING, FINAL_SNAPSHOT, LEFT_OUT, METRIC, OP, STAYS_OFF
 from dask_efficiency.plugin.options import Options
 from dask_efficiency.plugin.patches import stays_off
-from dask_efficiency.plugin.processors import oom_kills
+from dask_efficiency.plugin.processors import oom_kills, own_time
 from dask_efficiency.plugin.scheduler import departures
+from dask_efficiency.plugin.scheduler.endings import FailureWatch
+from dask_efficiency.plugin.scheduler.events import LoggedEvents
 from dask_efficiency.plugin.scheduler.heartbeats import HeartbeatArrivals
 from dask_efficiency.plugin.scheduler.idle_watch import IdleWatch
+from dask_efficiency.plugin.scheduler.joining import check_registration
 from dask_efficiency.plugin.scheduler.loop_meter import LoopMeter
 from dask_efficiency.plugin.scheduler.outstanding import WorkTracker
 from dask_efficiency.plugin.scheduler.registration import OpenWindow, Registration
@@ -50,6 +52,8 @@ PREFIXES_NS = 60_000_000_000
 MAX_POLL_SECONDS = 0.005
 #: CPU seconds likewise for the polls of a report: several may run at once.
 MAX_REPORT_POLL_SECONDS = 0.002
+#: Labels that count no numbers that are kept: a report names them all.
+MAX_LEFT_OUT = 20
 #: Losses of workers that are kept (:func:`~dask_efficiency.plugin.patches.stays_off`): more than there are patches.
 MAX_STAYS_OFF = 100
 #: Answers of workers after which timelines are updated: ten thousand at once would take 0.1 s.
@@ -58,6 +62,7 @@ FOLLOWED_ANSWERS = 100
 FINAL_SNAPSHOT_NS = 250_000_000
 #: Seconds between the last two questions to the nanny of a worker that vanished: a busy machine tells it late.
 NANNY_SECONDS = 4.0
+_OF_NANNY = "an answer of a nanny"
 #: Nanoseconds between two requests to a worker to send everything anew: more than two heartbeats of large clusters.
 ASK_AGAIN_NS = 10_000_000_000
 
@@ -115,6 +120,9 @@ class ClusterAccounts:
         self.since = time.time()
         self.cluster = cluster = ClusterLedger(at=time.monotonic_ns())
         self.work = WorkTracker(scheduler, cluster, windows)
+        self._odd = DataGuard()
+        watch = FailureWatch(scheduler, cluster.failures, windows)
+        self.work.erred = partial(self._odd, "a report of a failed task", watch.erred)
         self.loop = LoopMeter(scheduler, lambda: cluster.work.outstanding)
         self.idle = IdleWatch(scheduler, self.work, cluster, self.loop)
         self.timelines = Timelines(windows, at=cluster.started)
@@ -126,7 +134,10 @@ class ClusterAccounts:
         self._servers: dict[str, WorkerState] = {}
         self._arrivals = HeartbeatArrivals(scheduler, cluster)
         self._logged_refusals: set[str] = set()
+        self.events = LoggedEvents(meter, self, self._odd)
         self._stays_off: dict[str, None] = {}
+        #: What labels counted that is left out: the worker that said so first, and True if others did, too.
+        self._left_out: dict[str, tuple[str, bool]] = {}
         self._remembered = self._answers = self._prefixes_due = 0
         #: Addresses whose heartbeats are still to be read in this round.
         self._rest: deque[str] = deque()
@@ -178,7 +189,13 @@ class ClusterAccounts:
         if address in self._servers:
             self.worker_left(address, at)
         self._servers[address] = ws
-        presence = self.cluster.worker_joined(address, str(ws.name), ws.nthreads, at=at, asked=asked)
+        try:
+            check_registration(ws)
+        except RefusedPayload as refusal:
+            self.cluster.turn_away(address, fitting(ws.name), f"it registered oddly: {refusal}")
+            logger.warning("dask_efficiency does not measure %s: %s", fitting(ws.name), refusal)
+            return
+        presence = self.cluster.worker_joined(address, fitting(ws.name), ws.nthreads, at=at, asked=asked)
         loss = presence.loss
         loss.mark, loss.address, loss.memory_limit = ws.server_id, address, ws.memory_limit
         self.work.worker_joined(presence)
@@ -191,9 +208,10 @@ class ClusterAccounts:
         """Close the accounts of a worker that was removed."""
         ws = self._servers.pop(address, None)
         for left in self._arrivals.worker_left(address, ws, at):
-            self._take_snapshot(address, left.payload, left.at)
+            self.take_snapshot(address, left.payload, left.at)
         self.work.worker_left(address)
         self._ask_again.pop(address, None)
+        self._logged_refusals.discard(address)
         presence = self.cluster.present.get(address)
         if presence is not None and ws is not None:
             presence.loss.oom_kills = departures.oom_kills(ws.host, ws.metrics.get(METRIC))
@@ -214,7 +232,15 @@ class ClusterAccounts:
         """Ask a worker that left in order for its final snapshot, unless it came by itself."""
         if presence in self.cluster.closing:
             answer = await self._workers.ask_directly(presence.address, OP, action=ASK_FINAL_SNAPSHOT)
-            self._meter.guard(self.event, FINAL_SNAPSHOT, answer)
+            self._meter.guard(self.events, FINAL_SNAPSHOT, answer)
+
+    async def settle_departed(self) -> None:
+        """Close the accounts of the workers that left, for a report: a last snapshot has a moment to come."""
+        if self.cluster.leaving:
+            await asyncio.sleep(FINAL_SNAPSHOT_NS / 1e9)
+            await asyncio.gather(*map(self.ask_leaving, self.cluster.closing))
+            self.cluster.close_departed(at=time.monotonic_ns(), grace=FINAL_SNAPSHOT_NS)
+            self.follow()
 
     async def _ask_nanny(self, loss: Loss, nanny: str, pid: int, after: float) -> None:
         """Ask the nanny of a worker that vanished for the reason, and again later, until it has noticed."""
@@ -223,16 +249,21 @@ class ClusterAccounts:
         if lines is None and not again:
             loss.noticed += ", and its nanny does not answer"
             return
-        reason = None if lines is None else self._meter.guard(departures.in_log, lines, pid)
+        reason = None if lines is None else self._odd(_OF_NANNY, departures.in_log, lines, pid)
         if reason == SIGKILLED and loss.oom_kills is not None:
-            answer = await ask("run", function=dumps(oom_kills), args=dumps((loss.oom_kills[1],)))
+            given = {"function": dumps(oom_kills), "args": dumps((loss.oom_kills[1],))}
+            answer = await ask("run", **given, serializers=("msgpack",))  # of which the answer is plain
             if answer is None and again:
                 reason = None
             else:
-                reason = self._meter.guard(departures.by_kernel, loss, answer, self.cluster.losses)
+                reason = self._odd(_OF_NANNY, departures.by_kernel, loss, answer, self.cluster.losses)
         loss.reason = loss.reason or reason or ""
         if not loss.reason and again:
             self._background.call_later(2 * after, self._ask_nanny, loss, nanny, pid, 2 * after)
+
+    def server_at(self, address: str) -> WorkerState | None:
+        """State of a worker until :meth:`worker_left`; upstream forgets it before it says that it removed it."""
+        return self._servers.get(address)
 
     def _is_there(self, address: str, ws: WorkerState) -> bool:
         """True if the accounts know the server at an address."""
@@ -286,13 +317,13 @@ class ClusterAccounts:
             payload = None if ws is None else ws.metrics.get(METRIC)
             if ws is not None and payload is not None and self._is_there(address, ws):
                 came = self._arrivals.take(address, ws, payload, at)
-                self._take_snapshot(address, payload, came)
-                self.stragglers.take_heartbeat(address, ws, payload, came)
-                self._parts.each("take_heartbeat", address, ws, came)
-                presence = self.cluster.present.get(address)
-                if presence is not None and presence.missed and at >= self._ask_again.get(address, at):
-                    self._ask_again[address] = at + ASK_AGAIN_NS
-                    missed.append(address)
+                if (presence := self.cluster.present.get(address)) is not None:
+                    self.take_snapshot(address, payload, came)
+                    self.stragglers.take_heartbeat(address, ws, payload, came)
+                    self._parts.each("take_heartbeat", address, ws, came)
+                    if presence.missed and at >= self._ask_again.get(address, at):
+                        self._ask_again[address] = at + ASK_AGAIN_NS
+                        missed.append(address)
             now = time.thread_time()
             if now - began > at_most:
                 break
@@ -320,7 +351,7 @@ class ClusterAccounts:
         self.follow()
         self._parts.each("round_over", self._arrivals.unread)
         if at - self._remembered >= self.options.history_interval * 1e9:
-            self.cluster.remember(at=at)
+            self.cluster.remember(at=at, scheduler=own_time(), loop=self.loop.totals_if_known())
             self._remembered = at
         prefixes = None
         if at >= self._prefixes_due:
@@ -334,97 +365,50 @@ class ClusterAccounts:
         """Update the timelines."""
         self.timelines.follow(self.cluster.present.values(), at=self.now())
 
-    def take_answer(self, address: str, reply: Any, at: int) -> WindowBalance | str:
+    def take_answer(self, address: str, reply: Any, at: int) -> WindowAnswer | str:
         """Read a snapshot that a worker was asked for; returns its window, or the reason why there is none."""
         self.idle.catch_up()
         if not isinstance(reply, dict) or "snapshot" not in reply:
-            return str(reply) if isinstance(reply, Exception) else "it is not metered"
-        self._take_snapshot(address, reply["snapshot"], at)
+            return fitting(reply, MAX_REASON) if isinstance(reply, Exception) else "it is not metered"
+        self.take_snapshot(address, reply["snapshot"], at)
         self._answers += 1
         if not self._answers % FOLLOWED_ANSWERS:
             self.follow()
-        self._take_about_process(address, self.cluster.present.get(address), reply)
+        self.take_about_process(address, self.cluster.present.get(address), reply)
         try:
-            return decode_window(reply["window"]) if "window" in reply else "it has no such window"
+            return decode_answer(reply["window"]) if "window" in reply else "it has no such window"
         except RefusedPayload as refusal:
             return f"its window was refused: {refusal}"
 
-    def event(self, topic: str, message: Any) -> None:
-        """Note closing workers and the reasons of departures, and read final snapshots."""
-        if not isinstance(message, Mapping):
-            return
-        # Actions of upstream: of a worker as it begins to close, and of the scheduler just before a removal.
-        action = message.get("action")
-        if action == "closing-worker" or (action == "remove-worker" and message.get("expected")):
-            self.cluster.worker_closing(topic)
-        if action == "closing-worker":
-            self._explain(topic, departures.on_closing(message.get("reason")))
-        elif action == "remove-worker" and topic in self._servers:
-            self._removed(topic, message)
-        elif action == departures.SILENT and topic == departures.SCHEDULER:
-            for address in message.get("workers", ()):
-                self._explain(address, departures.silent(message))
-        elif topic == departures.NANNY_KILLS:
-            loss = self.cluster.loss_at(str(message.get("worker")))
-            # This is the reason, even if the worker or its log gave another one first, because of the nanny's signal.
-            if loss is not None:
-                loss.reason = departures.for_memory(message, loss.memory_limit)
-        if topic == FINAL_SNAPSHOT and message.get("session") == self.session:
-            self._take_final_snapshot(message)
-
-    def _explain(self, address: str, reason: str) -> None:
-        """Note the reason why a worker goes, or has gone, unless there is one."""
-        loss = self.cluster.loss_at(address)
-        if loss is not None:
-            loss.reason = loss.reason or reason
-
-    def _removed(self, address: str, message: Mapping[str, Any]) -> None:
-        """Note the removal of a worker, before its tasks move on."""
-        ws, presence = self._servers[address], self.cluster.present.get(address)
-        stimulus_id = str(message.get("stimulus_id"))
-        self.work.results_lost(ws.server_id, stimulus_id)
-        if presence is None:
-            return
-        loss, tasks = presence.loss, self.scheduler.tasks
-        expected = bool(message.get("expected"))
-        reason, loss.noticed = departures.on_removal(stimulus_id, expected=expected, nanny=bool(ws.nanny))
-        loss.reason = loss.reason or reason
-        prefixes = (tasks[key].prefix.name for key in message.get("processing-tasks", ()) if key in tasks)
-        loss.assigned = Counter(prefix[:MAX_PREFIX_LENGTH] for prefix in prefixes)
-
-    def _take_final_snapshot(self, message: Mapping[str, Any]) -> None:
-        address = str(message.get("worker"))
-        presence = self.cluster.find(address, message.get("snapshot"))
-        self._take_snapshot(address, message.get("snapshot"), time.monotonic_ns())
-        self._take_about_process(address, presence, message)
-        windows = message.get("windows")
-        if presence is None or not isinstance(windows, Mapping):
-            return
-        for window_id, payload in windows.items():
-            if (opened := self._windows.get(window_id)) is not None:
-                try:
-                    opened.window.worker_closed(presence, decode_window(payload))
-                except RefusedPayload as refusal:
-                    self._refused(address, refusal)
-
-    def _take_snapshot(self, address: str, payload: Any, at: int) -> None:
+    def take_snapshot(self, address: str, payload: Any, at: int) -> None:
+        """Read a worker's snapshot, which arrived at ``at``; a refused one is logged."""
         try:
             self.cluster.receive(address, payload, at=at)
         except RefusedPayload as refusal:
             self._refused(address, refusal)
 
-    def _take_about_process(self, address: str, presence: Presence | None, message: Mapping[str, Any]) -> None:
+    def take_about_process(self, address: str, presence: Presence | None, message: Mapping[str, Any]) -> None:
+        """Read what came with a snapshot: the processors of a worker, and what it does not measure."""
+        if presence is None:
+            return
         try:
             self.cluster.take_processors(presence, message.get("processors"))
             for what in listed(STAYS_OFF, message.get(STAYS_OFF, ())):
                 if len(self._stays_off) < MAX_STAYS_OFF:
                     self._stays_off[text(STAYS_OFF, what)] = None
+            for what in listed(LEFT_OUT, message.get(LEFT_OUT, ())):
+                first, more = self._left_out.get(text(LEFT_OUT, what), (address, False))
+                if what in self._left_out or len(self._left_out) < MAX_LEFT_OUT:
+                    self._left_out[what] = first, more or first != address
         except RefusedPayload as refusal:
             self._refused(address, refusal)
 
     def stays_off(self) -> list[str]:
-        """Losses on the scheduler and on workers where distributed differs from what the package expects."""
-        return [*dict.fromkeys([*stays_off(), *self._stays_off])]
+        """Losses on the scheduler and on workers: where distributed differs, and of labels that count no numbers."""
+        labels = (
+            f"{what} (on {worker}{' and others' if more else ''})" for what, (worker, more) in self._left_out.items()
+        )
+        return [*dict.fromkeys([*stays_off(), *self._stays_off]), *labels]
 
     def _refused(self, address: str, refusal: RefusedPayload) -> None:
         if address not in self._logged_refusals:

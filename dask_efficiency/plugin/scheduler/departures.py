@@ -7,49 +7,55 @@ from collections.abc import Iterable, Mapping
 from signal import Signals
 from typing import Any
 
+from dask_efficiency.accounts.checks import listed, seconds, text, whole
 from dask_efficiency.accounts.cluster.losses import BY_KERNEL, FOR_MEMORY, SIGKILLED, Loss
-from dask_efficiency.plugin.names import OOM_KILLS
+from dask_efficiency.plugin.names import MAX_PATH, OOM_KILLS
 
-#: Topics of upstream's events, and the scheduler's action when workers were silent for too long.
+#: Topics of upstream's events: of a nanny just before it kills its worker, and of the scheduler itself.
 NANNY_KILLS = "worker-restart-memory"
 SCHEDULER = "scheduler"
+#: Actions of upstream's events: workers were silent for too long; and, with a worker's address as the topic, of the
+#: worker as it begins to close, and of the scheduler just before it removes it.
 SILENT = "worker-ttl-timed-out"
+CLOSING = "closing-worker"
+REMOVED = "remove-worker"
 #: Lines of a nanny's log that are read; nannies of one process share its log.
 LOG_LINES = 200
-#: Characters of a path on Linux.
-PATH_MAX = 4096
 #: How the scheduler noticed, by stimulus of the removal.
 _NOTICED = {
     "handle-worker-cleanup": "its connection broke",
     "nanny-close": "its process ended",
     "check-worker-ttl": "it sent no heartbeat",
 }
+#: Number of a signal, or status of a process.
+_NUMBER = r"[0-9]{1,10}"
 _STAMP = re.compile(r"-\d+(\.\d+)?$")
-_SIGNAL = re.compile(r"signal-(\d+)")
+_SIGNAL = re.compile(rf"signal-({_NUMBER})")
 
 
 def for_memory(event: Mapping[str, Any], limit: int | None) -> str:
     """Reason of a worker that its nanny kills, from the event just before."""
     rss = event.get("rss")
-    if not isinstance(rss, int) or not limit:
+    if rss is None or not limit:
         return f"{FOR_MEMORY}, for its memory"
-    return f"{FOR_MEMORY} at {rss / limit:.0%} of its memory limit"
+    return f"{FOR_MEMORY} at {whole('rss', rss) / limit:.0%} of its memory limit"
 
 
 def silent(event: Mapping[str, Any]) -> str:
     """Reason of a worker that was silent for too long."""
     ttl = event.get("ttl")
-    return f"no heartbeat for {ttl:.3g} s" if isinstance(ttl, (int, float)) else "no heartbeat"
+    return "no heartbeat" if ttl is None else f"no heartbeat for {seconds('ttl', ttl):.3g} s"
 
 
 def on_closing(reason: object) -> str:
     """Reason that a worker gives as it begins to close; empty if only the scheduler knows it."""
-    stimulus = _STAMP.sub("", reason) if isinstance(reason, str) else ""
+    reason = text("reason", "" if reason is None else reason)
+    stimulus = _STAMP.sub("", reason)
     if stimulus == "scheduler-remove-worker":
         return ""
     if stimulus == "worker-lifetime-reached":
         return "its lifetime was over"
-    number = _SIGNAL.fullmatch(str(reason))
+    number = _SIGNAL.fullmatch(reason)
     if number is not None:
         return f"closed on {_signal(int(number[1]))}"
     return f"closed: {stimulus}" if stimulus else "closed"
@@ -64,11 +70,12 @@ def on_removal(stimulus_id: str, *, expected: bool, nanny: bool) -> tuple[str, s
     return "", noticed if nanny or expected else f"{noticed}; without a nanny, the reason is unknown"
 
 
-def in_log(lines: Iterable[Any], pid: int) -> str:
+def in_log(lines: object, pid: int) -> str:
     """End of a process according to its nanny's log, newest line first; empty if the log has nothing on it."""
-    ended = re.compile(rf"Worker process {pid} (?:was killed by signal (\d+)|exited with status (\d+))\b")
-    for line in lines:
-        found = ended.search(str(line[1])) if isinstance(line, (list, tuple)) and len(line) > 1 else None
+    ended = re.compile(rf"Worker process {pid} (?:was killed by signal ({_NUMBER})|exited with status ({_NUMBER}))\b")
+    for line in listed("a nanny's log", lines):
+        message = line[1] if isinstance(line, (list, tuple)) and len(line) > 1 else None
+        found = ended.search(message) if isinstance(message, str) else None
         if found is not None:
             number, status = found.groups()
             return f"exited with status {status}" if number is None else f"killed by {_signal(int(number))}"
@@ -78,7 +85,7 @@ def in_log(lines: Iterable[Any], pid: int) -> str:
 def oom_kills(host: str, payload: object) -> tuple[str, str, int] | None:
     """:attr:`Loss.oom_kills` by the payload of a worker's last heartbeat; None if it has none."""
     match payload.get(OOM_KILLS) if isinstance(payload, Mapping) else None:
-        case [str(file), int(kills)] if len(file) <= PATH_MAX:
+        case [str(file), int(kills)] if len(file) <= MAX_PATH:
             return host, file, kills
     return None
 

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from dask_efficiency.accounts.checks import RefusedPayload
 from dask_efficiency.accounts.cluster.cluster import ClusterLedger
 from dask_efficiency.accounts.cluster.presence import is_stale
+from dask_efficiency.accounts.intake import as_float
 from dask_efficiency.accounts.sensors import HOST_SENSORS, decode_sensors
 from dask_efficiency.accounts.wire.heartbeats import REPEATS, REPORT_SECONDS, header, is_repeated
 from dask_efficiency.plugin.names import METRIC, SENSORS
@@ -89,7 +90,7 @@ MAX_ROUND_SECONDS = 1.0
 MAX_AGE_SECONDS = 60.0
 
 
-class LeftOut(NamedTuple):
+class Omission(NamedTuple):
     """Heartbeat that was skipped, and its arrival."""
 
     payload: Any
@@ -105,7 +106,7 @@ class HeartbeatArrivals:
         #: is not of these accounts.
         self._last = {address: ws.metrics.get(METRIC) for address, ws in scheduler.workers.items()}
         self.share = HeartbeatShare()
-        self._left_out: dict[str, LeftOut] = {}
+        self._left_out: dict[str, Omission] = {}
         #: End of the last round that read all that was due, and start of this one.
         self._polled = self._round = 0
 
@@ -131,7 +132,7 @@ class HeartbeatArrivals:
         # A poll may come a little earlier than it should.
         return pause > POLL_SECONDS and at - self._round < round((pause - POLL_SECONDS / 2) * 1e9)
 
-    def next_round(self, at: int) -> tuple[list[str], dict[str, LeftOut]]:
+    def next_round(self, at: int) -> tuple[list[str], dict[str, Omission]]:
         """Choose addresses to read within the share of a core; the other new heartbeats are skipped."""
         self._round = at
         new = self._new_addresses()
@@ -139,7 +140,7 @@ class HeartbeatArrivals:
         left_out = {}
         for address in set(new).difference(due) if len(due) < len(new) else ():
             ws = self._scheduler.workers[address]
-            left_out[address] = LeftOut(ws.metrics[METRIC], self._arrival(ws, at))
+            left_out[address] = Omission(ws.metrics[METRIC], self._arrival(ws, at))
             self._last[address] = left_out[address].payload
         self._left_out |= left_out
         return due, left_out
@@ -161,14 +162,14 @@ class HeartbeatArrivals:
         """Note that all that was due is read."""
         self._polled = self._round
 
-    def worker_left(self, address: str, ws: WorkerState | None, at: int) -> list[LeftOut]:
+    def worker_left(self, address: str, ws: WorkerState | None, at: int) -> list[Omission]:
         """Forget a worker; returns its heartbeats with anything unread, oldest first."""
         left = [self._left_out.pop(address)] if address in self._left_out else []
         self.share.left(address)
         last = self._last.pop(address, None)
         payload = None if ws is None else ws.metrics.get(METRIC)
         if ws is not None and payload is not None and payload is not last and not is_repeated(payload, last):
-            left.append(LeftOut(payload, self._arrival(ws, at)))
+            left.append(Omission(payload, self._arrival(ws, at)))
         return [one for one in left if self._has_news(address, one)]
 
     def _new_addresses(self) -> list[str]:
@@ -195,7 +196,7 @@ class HeartbeatArrivals:
         # between two polls.
         return sender[1] - last.seq + sender[1] - (last.seq if before is None else before[1]) > REPEATS
 
-    def _has_news(self, address: str, left: LeftOut) -> bool:
+    def _has_news(self, address: str, left: Omission) -> bool:
         """True if a skipped heartbeat has more than what was read of its worker since."""
         presence = self._cluster.present.get(address)
         last = None if presence is None else presence.received
@@ -225,13 +226,11 @@ _PERCENT = 0.01
 
 
 def dask_metric(metrics: Mapping[str, Any], name: str) -> float:
-    """One of :data:`DASK_METRICS`; NaN if it is missing."""
+    """One of :data:`DASK_METRICS`; NaN if it is missing, or no number: users may put their own in its place."""
     value: Any = metrics
     for key in DASK_METRICS[name]:
         value = value.get(key) if isinstance(value, dict) else None
-    if not isinstance(value, (int, float)):
-        return float("nan")
-    return value * _PERCENT if name == "cpu" else float(value)
+    return as_float(value) * (_PERCENT if name == "cpu" else 1.0)
 
 
 def host_sensors(metrics: Mapping[str, Any]) -> NDArray[np.float32]:

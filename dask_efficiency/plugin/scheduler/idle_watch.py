@@ -20,7 +20,7 @@ from tornado.ioloop import PeriodicCallback
 from dask_efficiency.accounts.cluster.cluster import ClusterLedger
 from dask_efficiency.accounts.cluster.idle import ClusterState, WorkerSlots
 from dask_efficiency.accounts.cluster.span_shares import Path
-from dask_efficiency.accounts.worker.log import MAX_PREFIX_LENGTH
+from dask_efficiency.accounts.worker.log import prefix_of
 from dask_efficiency.plugin.guard import Guard
 from dask_efficiency.plugin.scheduler.loop_meter import LoopMeter
 from dask_efficiency.plugin.scheduler.outstanding import WorkTracker
@@ -39,6 +39,8 @@ SHARE = 0.001
 MAX_SAVED = 20_000_000
 #: Shortest time, nanoseconds, for which the rest of the event loop is read: that takes 10 us and releases the GIL.
 MIN_REST_NS = 1_000_000
+#: Threads of the largest workers whose states are made once and shared: 4 MB if workers have every number of threads.
+MAX_SHARED = 256
 #: Tasks whose restrictions, and whose prefixes, are read at each look.
 MAX_TASKS = 64
 
@@ -233,6 +235,9 @@ class IdleWatch:
                     continue
                 else:
                     left = 0
+            if nthreads > MAX_SHARED:
+                workers[presence] = WorkerSlots(left, nthreads)
+                continue
             if nthreads not in known:
                 known[nthreads] = [WorkerSlots(n, nthreads) for n in range(nthreads + 1)]
             workers[presence] = known[nthreads][left]
@@ -245,11 +250,11 @@ class IdleWatch:
         waiting, restricted = beyond - kept_away, restricted + kept_away
         waited_for: Mapping[str, int] = {}
         if slots + kept_free > queued + waiting + restricted:
-            waited_for = Counter(ts.prefix.name[:MAX_PREFIX_LENGTH] for ts in self._waited_for(busy))
+            waited_for = Counter(prefix_of(ts.prefix.name) for ts in self._waited_for(busy))
         only = None
         if active == 1:
             ts = next(_tasks_with_slots(busy[0]))
-            only = ts.key, ts.prefix.name[:MAX_PREFIX_LENGTH]
+            only = ts.key, prefix_of(ts.prefix.name)
         graphs = self._work.graphs
         return ClusterState(
             workers, slots, queued, waiting, restricted, kept_free, held_up, graphs, waited_for, only, spans
@@ -303,14 +308,14 @@ class IdleWatch:
         resources = ts.resource_restrictions or {}
         if ts.loose_restrictions or not (ts.worker_restrictions or ts.host_restrictions or resources):
             return False
-        question = (
-            frozenset(ts.worker_restrictions or ()),
-            frozenset(ts.host_restrictions or ()),
-            frozenset(resources.items()),
-        )
-        if question not in answers:
-            valid = self._scheduler.valid_workers(ts)
-            answers[question] = valid is not None and not any(ws in open_to and _has(ws, resources) for ws in valid)
+        places = frozenset(ts.worker_restrictions or ()), frozenset(ts.host_restrictions or ())
+        try:
+            question = *places, frozenset(resources.items())
+            if question not in answers:
+                valid = self._scheduler.valid_workers(ts)
+                answers[question] = valid is not None and not any(ws in open_to and _has(ws, resources) for ws in valid)
+        except TypeError:  # as in _has
+            return False
         return answers[question]
 
 
@@ -326,7 +331,10 @@ def _busy_ns() -> int:
 
 def _has(ws: WorkerState, resources: Mapping[str, float]) -> bool:
     """True if a worker has this much of its resources left."""
-    return all(ws.resources.get(r, 0) - ws.used_resources.get(r, 0) >= n for r, n in resources.items())
+    try:
+        return all(ws.resources.get(r, 0) - ws.used_resources.get(r, 0) >= n for r, n in resources.items())
+    except TypeError:  # a worker, or a task, may name any amount
+        return False
 
 
 def _tasks_with_slots(ws: WorkerState) -> Iterator[TaskState]:

@@ -13,13 +13,15 @@ from distributed import Scheduler
 from distributed.diagnostics.plugin import SchedulerPlugin
 from tornado.ioloop import PeriodicCallback
 
-from dask_efficiency.plugin import names
+from dask_efficiency.accounts.checks import MAX_NAME_LENGTH, short, text
+from dask_efficiency.plugin import names, plain
 from dask_efficiency.plugin.guard import Guard
 from dask_efficiency.plugin.options import Options
 from dask_efficiency.plugin.parts import Parts
 from dask_efficiency.plugin.scheduler import replies
 from dask_efficiency.plugin.scheduler.accounts import MAX_POLL_SECONDS, ClusterAccounts
 from dask_efficiency.plugin.scheduler.open_windows import OpenWindows
+from dask_efficiency.plugin.scheduler.questions import checked
 from dask_efficiency.plugin.scheduler.registration import Registration
 from dask_efficiency.plugin.scheduler.workers import WorkerHalves
 
@@ -28,6 +30,8 @@ POLL_MS = 500
 #: Nanoseconds after a client's arrival in which nothing is begun: its connection fails if its first message comes
 #: together with a second one, which a busy event loop makes likelier (docs/upstream/first_message.patch).
 QUIET_NS = 2_000_000
+#: Stands for a client whose id is too long, or no text; such a client has no windows.
+ODD_CLIENT = "(odd client)"
 #: Registrations and removals await the workers: one at a time on each scheduler.
 _TURNS: WeakKeyDictionary[Scheduler, asyncio.Lock] = WeakKeyDictionary()
 
@@ -154,23 +158,26 @@ class ClusterMeter(Registration):
         """Begin nothing until the client was sent its first message."""
         self._quiet_until = self.accounts.idle.quiet_until = time.monotonic_ns() + QUIET_NS
 
-    def client_left(self, client: str) -> None:
+    def client_left(self, client: object) -> None:
         """Close the windows and release the leases of a lost client."""
+        if not isinstance(client, str):  # it has none
+            return
         self._windows.client_left(client)
         self.parts.each("client_left", client)
         if self._leases.pop(client, None):
             self.scheduler._ongoing_background_tasks.call_soon(self._stop_if_unused)
 
-    def graph_taken_in(self, client: str, tasks: list[Any], keys: Any, stimulus_id: str) -> None:
+    def graph_taken_in(self, client: object, tasks: list[Any], keys: Any, stimulus_id: str) -> None:
         """A client's graph was taken in."""
-        self.accounts.work.asked(stimulus_id)
+        client = client if isinstance(client, str) and len(client) <= MAX_NAME_LENGTH else ODD_CLIENT
+        self.accounts.work.asked(stimulus_id, tasks)
         self.parts.each("graph_taken_in", client, tasks, keys, stimulus_id)
         self._windows.graph_taken_in(client, tasks, keys)
 
-    def event(self, topic: str, message: Any) -> None:
+    def event(self, topic: object, message: object) -> None:
         """A worker may have sent its final snapshot, or recorded batches."""
         self.parts.each("event", topic, message)
-        self.accounts.event(topic, message)
+        self.accounts.events(topic, message)
 
     def _poll(self) -> None:
         if (quiet := self._quiet_until - time.monotonic_ns()) > 0:
@@ -189,32 +196,36 @@ class ClusterMeter(Registration):
         """Bring the accounts up to this instant."""
         await self.workers.take(names.SNAPSHOT, "", self.accounts.take_answer)
         await self.accounts.poll_all()
+        await self.accounts.settle_departed()
 
-    async def handle(self, action: str, **kwargs: Any) -> dict[str, Any]:
-        """Answer a client; raises RuntimeError with the reason if the meter failed, ValueError on an unknown action."""
+    async def handle(self, action: object = None, **kwargs: Any) -> dict[str, Any]:
+        """Answer a client; raises RuntimeError with the reason if the meter failed, ValueError on an odd question."""
+        action = text("action", action)
+        asked = checked(action, plain.taken(kwargs))
         if action == names.CLOCK:
             return {"at": time.monotonic_ns()}
         if action == names.UNREGISTER:
             await self.stop()
             return {}
         if action == names.RELEASE:
-            if "window" in kwargs:
-                self._windows.forget(kwargs["window"], "its client gave it up")
-            self._leases -= Counter([kwargs["client"]])
+            if asked["window"] is not None:
+                self._windows.forget(asked["window"], "its client gave it up")
+            self._leases -= Counter([asked["client"]])
             await self._stop_if_unused()
             return {}
         if self.guard.off is not None:
             raise RuntimeError(self.guard.off)
         if action == names.OPEN:
-            await self._windows.open(kwargs["window"], kwargs["client"], kwargs["span"], kwargs)
+            await self._windows.open(asked["window"], asked["client"], asked["span"], asked)
             return {"leased": None not in self._leases, "source": self.options.source}
         if action == names.CLOSE:
-            return await self._windows.close(kwargs["window"])
+            return await self._windows.close(asked["window"], asked["graphs"] or 0)
         if action in (names.LIFE, names.HISTORY):
+            began = time.monotonic_ns()
             await self.ask_snapshots()
-            life = action == names.LIFE
-            reply = replies.of_life(self.accounts) if life else replies.of_history(self.accounts, kwargs.get("last"))
-            return await replies.packed(reply)
+            if action == names.LIFE:
+                return await replies.packed(replies.of_life(self.accounts))
+            return await replies.packed(replies.of_history(self.accounts, asked["last"], asked=began))
         if action == names.LIVE:
             self.accounts.poll()
             return replies.of_live(self.accounts)
@@ -224,8 +235,8 @@ class ClusterMeter(Registration):
             return {"stragglers": [one.to_dict() for one in findings], "workers": len(self.scheduler.workers)}
         part = self.parts.answering(action)
         if part is None:
-            raise ValueError(f"unknown action {action!r}, or its part is not installed or failed")
-        return await part.answer(action, kwargs)
+            raise ValueError(f"unknown action {short(action)}, or its part is not installed or failed")
+        return await part.answer(action, asked)
 
     async def closing(self) -> None:
         """The scheduler closes."""

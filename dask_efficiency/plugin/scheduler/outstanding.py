@@ -13,9 +13,12 @@ from dask.utils import key_split
 from distributed import Scheduler
 from distributed.scheduler import TaskGroup, TaskPrefix, TaskState
 
+from dask_efficiency.accounts.checks import MAX_NAME_LENGTH
 from dask_efficiency.accounts.cluster.cluster import ClusterLedger
 from dask_efficiency.accounts.cluster.presence import Presence
 from dask_efficiency.accounts.cluster.span_shares import MAX_DEPTH, NOBODY, Path
+from dask_efficiency.accounts.facts import SEPARATOR
+from dask_efficiency.accounts.intake import fitting
 from dask_efficiency.plugin.names import RECOMPUTED
 from dask_efficiency.plugin.patches import LONG_RUNNING, UPDATE_GRAPH, Replacements
 from dask_efficiency.plugin.scheduler.registration import OpenWindow, RepeatCounter
@@ -36,6 +39,12 @@ def spans_of(scheduler: Scheduler) -> Mapping[str, Any]:
     """Dask's spans by id; none if upstream keeps them elsewhere."""
     spans: Mapping[str, Any] = getattr(scheduler.extensions.get("spans"), "spans", {})
     return spans
+
+
+def span_name(span: Any) -> str:
+    """Name of a span of Dask's and of those that it is in; of what else a client may have sent, the beginning."""
+    parts = span.name if isinstance(span.name, list | tuple) else (span.name,)
+    return fitting(SEPARATOR.join(map(fitting, parts[:MAX_NAME_LENGTH])))
 
 
 class OutstandingSpans:
@@ -126,8 +135,10 @@ class WorkTracker:
     def __init__(self, scheduler: Scheduler, cluster: ClusterLedger, windows: Mapping[str, OpenWindow]) -> None:
         self._scheduler, self._cluster, self._windows = scheduler, cluster, windows
         self._repeats = RepeatCounter()
-        #: Hashes of computed keys; the scheduler may forget the tasks in between.
-        self._computed: set[int] = set()
+        #: By hash of a computed key: number of windows that had opened before it was computed last. The scheduler may
+        #: forget the tasks in between.
+        self._computed: dict[int, int] = {}
+        self._opened = 0
         #: Keys of the results since :meth:`catch_up`, each with the address of the worker.
         self._results: list[tuple[Any, str]] = []
         self._tasks = scheduler.tasks
@@ -138,7 +149,8 @@ class WorkTracker:
         self._asked = ""
         #: Tasks whose run was cut short and that begin again by the same stimulus: their cause stays.
         self._cut_short: set[Any] = set()
-        #: Tasks in ``_cut_short`` or marked as computed again; the set object stays, as the hook holds it.
+        #: Tasks in ``_cut_short``, marked as computed again, or aliases that run again; the set object stays, as the
+        #: hook holds it.
         self.watched: set[Any] = set()
         self._new: dict[str, Presence] = {}
         counts = getattr(scheduler, "_task_prefix_count_global", None)
@@ -152,11 +164,14 @@ class WorkTracker:
         self.steady = False
         #: Spans with work outstanding, while windows are open.
         self.spans = OutstandingSpans(scheduler)
+        #: Called with each task that failed, and what was reported of it.
+        self.erred: Callable[[TaskState, Mapping[str, Any]], object] = lambda ts, reported: None
         #: Called when work, or taking in a graph, has begun or ended.
         self.changed: Callable[[], object] = lambda: None
         self.reset()
         self._replacements = Replacements()
-        self._replacements.put(UPDATE_GRAPH, scheduler, self._taking_in)
+        #: True if graphs that were taken in are counted in their clients' windows.
+        self.counts_graphs = self._replacements.put(UPDATE_GRAPH, scheduler, self._taking_in) > 0
         self._replacements.put(LONG_RUNNING, scheduler, self._noting_long_running)
 
     @property
@@ -175,6 +190,12 @@ class WorkTracker:
         """True if no more keys can be kept: repeats of new keys are not counted."""
         self.catch_up()
         return len(self._computed) >= MAX_KEYS
+
+    def window_opens(self) -> int:
+        """Count the results until now as earlier ones for a window that opens; returns its number."""
+        self.catch_up()
+        self._opened += 1
+        return self._opened
 
     def reset(self) -> None:
         """Begin anew: at the start, and after the scheduler forgot all its tasks."""
@@ -206,9 +227,15 @@ class WorkTracker:
         """Put the stream handlers back."""
         self._replacements.put_back()
 
-    def asked(self, stimulus_id: str) -> None:
-        """Note the stimulus of a client's graph: its tasks begin to wait by it."""
+    def asked(self, stimulus_id: str, keys: Iterable[Any] = ()) -> None:
+        """Note the stimulus of a client's graph: its tasks begin to wait by it, some of them known to be no repeats."""
         self._asked = stimulus_id
+        self.catch_up()
+        computed, tasks = self._computed, self._tasks
+        # Until they are forgotten, which may be before their results are counted.
+        self.watched.update(
+            key for key in keys if hash(key) in computed and (ts := tasks.get(key)) is not None and _is_alias(ts)
+        )
 
     def hook(self, failed: Callable[[Exception], object]) -> Callable[..., None]:
         """Make the hook for every transition of every task, which calls others only if something is to be noted."""
@@ -239,6 +266,8 @@ class WorkTracker:
                 else:
                     if finish == "released":
                         self._released(tasks[key], start, reported.get("stimulus_id", ""))
+                    elif finish == "erred":
+                        self.erred(tasks[key], reported)
                     if not processing:
                         self._look()
             except Exception as error:
@@ -259,19 +288,28 @@ class WorkTracker:
                 present[worker].finished += finished
         computed, numbers = self._computed, set(map(hash, keys))
         room = MAX_KEYS - len(computed)
-        if len(numbers) == len(keys) and numbers.isdisjoint(computed) and (len(numbers) <= room or room <= 0):
+        new = len(numbers) == len(keys) and computed.keys().isdisjoint(numbers)
+        if new and (len(numbers) <= room or room <= 0):
             if room > 0:
-                computed |= numbers
+                computed.update(dict.fromkeys(numbers, self._opened))
             return
         for key in keys:
             number = hash(key)
             if number not in computed:
                 if len(computed) < MAX_KEYS:
-                    computed.add(number)
-            elif (ts := self._tasks.get(key)) is None or RECOMPUTED not in (ts.annotations or ()):
-                prefix = key_split(key)
-                for counter in (self._repeats, *(opened.repeats for opened in self._windows.values())):
-                    counter.add(number, prefix)
+                    computed[number] = self._opened
+            elif (ts := self._tasks.get(key)) is None or not _is_no_repeat(ts):
+                self._count_repeat(number, key_split(key))
+
+    def _count_repeat(self, number: int, prefix: str) -> None:
+        """Count one more run of a key; in a window, what was computed before it opened is no repeat."""
+        self._repeats.add(number, prefix)
+        for opened in self._windows.values():
+            if self._computed[number] >= opened.number:
+                opened.repeats.add(number, prefix)
+            else:
+                opened.computed_before += 1
+        self._computed[number] = self._opened
 
     def _given(self, key: Any) -> None:
         """Note that a task was given to a new worker, or the first task to any."""
@@ -309,10 +347,12 @@ class WorkTracker:
             return
         self.watched.discard(ts.key)
         if len(self._computed) < MAX_KEYS:  # it may have been computed before the accounts began
-            self._computed.add(hash(ts.key))
+            self._computed.setdefault(hash(ts.key), 0)
         annotations = {name: value for name, value in (ts.annotations or {}).items() if name != RECOMPUTED}
         if stimulus_id != self._asked:
             annotations[RECOMPUTED] = self._lost_with(ts, stimulus_id)
+            self.watched.add(ts.key)
+        elif _is_alias(ts):
             self.watched.add(ts.key)
         # Not changed in place: other tasks may share it.
         ts.annotations = annotations or None
@@ -335,7 +375,9 @@ class WorkTracker:
             self.changed()
         if self._windows:
             at = time.monotonic_ns()
+            seceded = not working and any(ws.long_running for ws in self._scheduler.workers.values())
             for opened in self._windows.values():
+                opened.seceded.set(seceded, at=at)
                 opened.window.running.set(running, at=at)
                 opened.window.graphs.set(self._graphs > 0, at=at)
 
@@ -357,6 +399,10 @@ class WorkTracker:
                 return await update_graph(*args, **kwargs)
             finally:
                 self._graphs -= 1
+                for opened in self._windows.values():
+                    if opened.client == kwargs.get("client"):
+                        opened.graphs += 1
+                        opened.arrived.set()
                 self._look()
                 self.changed()
 
@@ -385,3 +431,13 @@ class _Processing:
 
     def __bool__(self) -> bool:
         return any(len(ws.processing) > len(ws.long_running) for ws in self._workers.values())
+
+
+def _is_no_repeat(ts: TaskState) -> bool:
+    """True if a task runs again as its result was lost, or is an alias."""
+    return RECOMPUTED in (ts.annotations or ()) or _is_alias(ts)
+
+
+def _is_alias(ts: TaskState) -> bool:
+    """True if a task gives a result that is there, such as a persisted one."""
+    return type(getattr(ts, "run_spec", None)).__name__ == "Alias"

@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field
+from time import monotonic_ns
+from typing import Any
 
 from distributed import Scheduler
+from distributed.metrics import time
+from distributed.scheduler import TaskGroup
 
+from dask_efficiency.accounts.cluster.failures import FailedAs
 from dask_efficiency.accounts.cluster.idle import Alone
 from dask_efficiency.accounts.cluster.scheduler_loop import LoopTotals
 from dask_efficiency.accounts.cluster.timeline import TimelineRecorder
-from dask_efficiency.accounts.cluster.windows import ClusterWindow
+from dask_efficiency.accounts.cluster.windows import ActiveIntervals, ClusterWindow
 from dask_efficiency.accounts.lines import SentGraphs
 from dask_efficiency.accounts.rows import OTHER
-from dask_efficiency.accounts.worker.log import MAX_PREFIX_LENGTH
+from dask_efficiency.accounts.worker.log import prefix_of
 from dask_efficiency.plugin.guard import Guard
 from dask_efficiency.plugin.options import Options
 from dask_efficiency.plugin.parts import Parts, SchedulerPart
@@ -33,7 +39,7 @@ class RepeatCounter:
 
     def add(self, number: int, prefix: str) -> None:
         """Count one more run of the key of this hash."""
-        prefix = prefix[:MAX_PREFIX_LENGTH]
+        prefix = prefix_of(prefix)
         if prefix not in self._again and len(self._again) >= MAX_PREFIXES:
             prefix = OTHER
         self._again.setdefault(prefix, Counter())[number] += 1
@@ -54,16 +60,33 @@ class OpenWindow:
     #: Ids of the spans that others sent tasks to first.
     foreign: set[str]
     only: bool
+    #: Number of the window among all, by which results of before it are known.
+    number: int
     #: Values of IdleWeights at the opening.
     waited_for: Mapping[str, int]
     alone: Mapping[Hashable, Alone]
     #: Totals of the scheduler's event loop at the opening; None if unknown.
     loop: LoopTotals | None
+    #: Instant of its opening by the clock of Dask's spans, seconds since the epoch.
+    at: float = field(default_factory=time)
     loop_at_stop: LoopTotals | None = None
+    #: Intervals without work in which tasks that had seceded ran.
+    seceded: ActiveIntervals = field(default_factory=lambda: ActiveIntervals(at=monotonic_ns(), active=False))
+    #: Graphs of its client that were taken in, or failed to be, since it opened; what says so; and their tasks.
+    graphs: int = 0
+    arrived: asyncio.Event = field(default_factory=asyncio.Event)
+    tasks: Counter[TaskGroup] = field(default_factory=Counter)
+    failures: dict[FailedAs, int] = field(default_factory=dict)
+    #: Tasks that were outstanding when it closed, as of :func:`~dask_efficiency.plugin.scheduler.endings.unfinished`.
+    unfinished: list[dict[str, Any]] = field(default_factory=list)
+    #: Results that had been computed before it opened, and were computed again in it.
+    computed_before: int = 0
     repeats: RepeatCounter = field(default_factory=RepeatCounter)
     #: Ids of the spans that both this client and others sent tasks to.
     shared: set[str] = field(default_factory=set)
     sent: SentGraphs = field(default_factory=SentGraphs)
+    #: Lines of earlier windows by prefix of the tasks that they sent and that this window's client uses.
+    sent_before: dict[str, str] = field(default_factory=dict)
 
 
 class Registration:

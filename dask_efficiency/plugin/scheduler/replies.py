@@ -4,112 +4,196 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections import Counter
-from collections.abc import Collection, Hashable, Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import asdict
+from functools import cached_property
 from itertools import islice
 from typing import Any, NamedTuple
 
 from distributed.protocol import dumps
 
 from dask_efficiency.accounts.buckets import Bucket
-from dask_efficiency.accounts.cluster.account import Totals, between
+from dask_efficiency.accounts.cluster.closed_window import ClosedWindow, by_path, of_spans, share_free_time
+from dask_efficiency.accounts.cluster.failures import FailedAs
+from dask_efficiency.accounts.cluster.history import HistoryPoint, gpus_between, others_between, window_between
 from dask_efficiency.accounts.cluster.idle import Alone
 from dask_efficiency.accounts.cluster.losses import costs, in_window
 from dask_efficiency.accounts.cluster.presence import own_gpus
-from dask_efficiency.accounts.cluster.timeline import Timeline
-from dask_efficiency.accounts.cluster.window_accounts import OwnPart, WindowAccounts
+from dask_efficiency.accounts.cluster.span_shares import NOBODY
+from dask_efficiency.accounts.cluster.timeline import Timeline, timeline_between
 from dask_efficiency.accounts.cluster.windows import mean_cores
 from dask_efficiency.accounts.details import MergedProfiles, StackNumbers
+from dask_efficiency.accounts.facts import NO_LABEL, Facts, FactsBuilder, add_extras, encode_facts
 from dask_efficiency.accounts.gpu import GpuTotals
+from dask_efficiency.accounts.lines import Holdup
 from dask_efficiency.accounts.metered import TRANSFERS
+from dask_efficiency.accounts.rows import growth
 from dask_efficiency.accounts.skew import key_name, skew_by_prefix
 from dask_efficiency.accounts.wire.gpu import encode_gpu
 from dask_efficiency.accounts.wire.snapshots import EXTRAS
 from dask_efficiency.accounts.worker.balance import Outcome
 from dask_efficiency.plugin import environment, source
 from dask_efficiency.plugin.guard import Decoration, decorate
-from dask_efficiency.plugin.names import ALL_WORKERS
+from dask_efficiency.plugin.processors import own_processors
 from dask_efficiency.plugin.scheduler import spans
 from dask_efficiency.plugin.scheduler.accounts import ClusterAccounts
-from dask_efficiency.plugin.scheduler.outstanding import MAX_KEYS, spans_of
+from dask_efficiency.plugin.scheduler.endings import held_up
+from dask_efficiency.plugin.scheduler.outstanding import MAX_KEYS, span_name, spans_of
 from dask_efficiency.plugin.scheduler.registration import OpenWindow
+from dask_efficiency.show.figures import format_number
 
 #: Workers that a live view shows one by one, to bound a reply.
 MAX_LIVE_WORKERS = 1_000
+#: Note of a report that no window was opened for.
+IN_RETROSPECT = (
+    "made in retrospect, of heartbeats: tasks that ran before the window began count pro rata; lines, spans, names of "
+    "kernels and how tasks of a prefix differ are known only while a report is open"
+)
 #: Name in notes.
 LOOP = "account of the scheduler's event loop"
 
 
 class Reply(NamedTuple):
-    """Content of a reply."""
+    """Content of a reply; the table of facts and what follows is made on another thread, as nothing changes it."""
 
     known: dict[str, Any]
-    #: Parts made of it on another thread, as nothing changes their input any more.
+    facts: Callable[[], Facts]
     later: Sequence[Decoration] = ()
+    #: Makes notes on the facts.
+    notes: Callable[[], Sequence[str]] = tuple
 
 
 async def packed(reply: Reply) -> dict[str, Any]:
     """Pack a reply for its journey, on a thread: the reply of a thousand workers has megabytes."""
 
     def pack() -> list[bytes]:
-        made, missing = decorate(reply.later)
-        return list(dumps({**reply.known, **made, "notes": [*reply.known["notes"], *missing]}))
+        facts = encode_facts(reply.facts())
+        made, missing = decorate([Decoration("of_facts", "list of notes on other work", reply.notes), *reply.later])
+        notes = [*reply.known["notes"], *made.pop("of_facts", ()), *missing]
+        return list(dumps({**reply.known, **made, "facts": facts, "notes": notes}))
 
     return {"packed": await asyncio.to_thread(pack)}
 
 
-#: Fields of a closed window that travel under their own names.
-_OF_WINDOW = (
-    *("outstanding", "no_workers", "others_share", "workers", "nthreads", "prefixes", "tasks", "outside", "details"),
-    *("amounts", "not_measured", "attendance", "worker_causes", "prefix_causes"),
-)
+class WindowFacts:
+    """Facts of a closed window: of all, and of one client if ``own`` has the ids of its spans."""
+
+    def __init__(self, closed: ClosedWindow, paths: Mapping[str, str], own: Collection[str] | None) -> None:
+        self._closed, self._paths, self._own = closed, paths, own
+
+    @cached_property
+    def whole(self) -> Facts:
+        """Thread time by path of span."""
+        return by_path(self._by_id, self._paths)
+
+    @cached_property
+    def shown(self) -> Facts:
+        """Thread time that the client gets to see."""
+        if self._own is None:
+            return self.whole
+        return by_path(of_spans(self._by_id, self._own), {**self._paths, NOBODY: ""})
+
+    @cached_property
+    def _by_id(self) -> Facts:
+        return self._closed.facts.build()
+
+    def own_prefixes(self) -> set[str] | None:
+        """Prefixes all of whose time the client has; None if it has all."""
+        if self._own is None:
+            return None
+        return {prefix for prefix, row in self.shown.by_prefix.items() if row == self.whole.by_prefix.get(prefix)}
+
+    def table(self, metered: Callable[[], Iterable[Sequence[Any]]]) -> Facts:
+        """All that the client gets, with what was metered and the sums of the cluster."""
+        builder = FactsBuilder()
+        builder.append(self.shown)
+        if self._own is None:
+            add_extras(builder, self._closed.extras)
+        for worker, context, span, prefix, label, unit, value in metered():
+            builder.add(
+                value, worker=worker, span=span, prefix=prefix, bucket=context, label=label or NO_LABEL, unit=unit
+            )
+        return builder.build()
 
 
-def of_window(accounts: ClusterAccounts, opened: OpenWindow, closed: WindowAccounts, at: int) -> Reply:
+def of_window(accounts: ClusterAccounts, opened: OpenWindow, closed: ClosedWindow, at: int) -> Reply:
     """Reply for a window that was closed at an instant, with its spans by name."""
     found, missing = decorate(_parts_of_window(accounts, opened, closed, at))
-    by_span, span_causes, part = found.pop("spans", ({}, {}, None))
-    alone = found.pop("alone", {})
+    alone, known_spans = found.pop("alone", {}), spans_of(accounts.scheduler)
+    paths = found.pop("paths", {})
     known = {
         **_common_fields(accounts),
         **found,
-        **{name: getattr(closed, name) for name in _OF_WINDOW},
-        "window": closed.elapsed,
-        "worker_saturation": getattr(accounts.scheduler, "WORKER_SATURATION", None),
-        "spans": by_span,
-        "span_causes": span_causes,
-        "lost_workers": closed.losses,
+        **_of_closed(closed),
         "waited_for": dict(Counter(accounts.cluster.idle.parallelism) - Counter(opened.waited_for)),
         "repeats": opened.repeats.by_prefix(),
+        "failures": _failures(opened.failures),
+        "unfinished": opened.unfinished,
         "sent": opened.sent.to_dict(),
-        "notes": [*(*closed.notes, *_notes(accounts), *missing), *spans.notes(accounts.scheduler, opened, by_span)],
+        "sent_before": opened.sent_before,
+        "notes": [
+            *(*closed.notes, *_notes(accounts), *_computed_before(opened), *missing),
+            *spans.shared_note(accounts.scheduler, opened),
+        ],
         "opened": opened.window.opened,
     }
-    if not opened.only:
+    own = {span for span in paths if spans.is_own(accounts.scheduler, opened.spans, span)} if opened.only else None
+    facts = WindowFacts(closed, paths or defaultdict(str), own)
+    names = {address: presence.name for address, presence in accounts.cluster.present.items()}
+    if own is not None:
+        known_spans = {span_id: span for span_id, span in known_spans.items() if span_id in own}
+    of_spans = {span_id: span_name(span) for span_id, span in known_spans.items() if span_id in closed.profiles.spans}
 
-        def skew() -> dict[str, dict[str, Any]]:
-            return {prefix: asdict(one) for prefix, one in skew_by_prefix(closed.profiles.skew, alone).items()}
+    def metered() -> list[list[Any]]:
+        return _metered(closed.profiles, of_spans, names, only=opened.only)
 
-        return Reply(
-            known,
-            (*_profile_parts(accounts, closed), Decoration("skew", "comparison of tasks", skew), _gpus(closed.gpu)),
-        )
-    if part is None:
+    profiles = Decoration("profiles", "profile", lambda: _profiles(closed.profiles, facts.own_prefixes()))
+
+    def skew() -> dict[str, dict[str, Any]]:
+        return {prefix: asdict(one) for prefix, one in skew_by_prefix(closed.profiles.skew, alone).items()}
+
+    def of_other_work() -> list[str]:
+        return spans.other_work_note(facts.whole, only=opened.only)
+
+    def table() -> Facts:
+        return facts.table(metered)
+
+    if own is None:
+        later = (profiles, Decoration("skew", "comparison of tasks", skew), _gpus(closed.gpu))
+        return Reply(known, table, later, of_other_work)
+    if not paths:
         raise RuntimeError("the time of this client alone is not known: " + "; ".join(missing))
     own_time = None if accounts.idle.guard.off else opened.window.shares.own_ns
-    return Reply(spans.only_own(known, part, own_time), _profile_parts(accounts, closed, part, opened.spans))
+
+    def of_own_work() -> list[str]:
+        return [*of_other_work(), spans.only_own_note(facts.shown, facts.whole)]
+
+    return Reply(spans.only_own(known, own_time), table, (profiles,), of_own_work)
 
 
-def _parts_of_window(
-    accounts: ClusterAccounts, opened: OpenWindow, closed: WindowAccounts, at: int
-) -> list[Decoration]:
+def _of_closed(closed: ClosedWindow) -> dict[str, Any]:
+    """Fields of a closed window beside its facts."""
+    return {
+        "window": closed.elapsed,
+        "outstanding": closed.outstanding,
+        "no_workers": closed.no_workers,
+        "others_share": closed.others_share,
+        "nthreads": closed.nthreads,
+        "tasks": closed.tasks,
+        "not_measured": closed.not_measured,
+        "attendance": closed.attendance,
+        "lost_workers": closed.losses,
+    }
+
+
+def _parts_of_window(accounts: ClusterAccounts, opened: OpenWindow, closed: ClosedWindow, at: int) -> list[Decoration]:
     """Parts of a window's reply that may fail alone."""
     window, idle, known = opened.window, accounts.cluster.idle, spans_of(accounts.scheduler)
     coded = opened.spans if accounts.options.source else ()
     return [
         *_parts_of_any(accounts, window.opened, at),
-        Decoration("spans", "list of spans", lambda: spans.by_path(accounts.scheduler, opened, closed)),
+        Decoration("paths", "list of spans", lambda: _paths(accounts, opened, closed)),
         Decoration("timeline", "timeline", lambda: _binned(accounts.timelines.timeline(opened.timeline, at=at))),
         Decoration("alone", "list of tasks that ran alone", lambda: _alone(idle.alone, opened.alone)),
         Decoration("scheduler_loop", LOOP, lambda: asdict(accounts.loop.between(opened.loop, opened.loop_at_stop))),
@@ -118,24 +202,14 @@ def _parts_of_window(
         Decoration("code", "source listing", lambda: source.recorded(known, coded)),
         Decoration("graphs", "record of when graphs were taken in", lambda: window.graphs.until(at)),
         Decoration("running", "record of when tasks ran", lambda: window.running.until(at)),
+        Decoration("seceded", "record of when only tasks that had seceded ran", lambda: opened.seceded.until(at)),
     ]
 
 
-def _profile_parts(
-    accounts: ClusterAccounts, closed: WindowAccounts, part: OwnPart | None = None, own: Collection[str] = ()
-) -> tuple[Decoration, ...]:
-    """Samples and what was metered; for a client's part of the window those of its spans, and of its own prefixes."""
-    known, scheduler, present = spans_of(accounts.scheduler), accounts.scheduler, accounts.cluster.present
-    names = {address: presence.name for address, presence in present.items()}
-    prefixes = None
-    if part is not None:
-        prefixes = {prefix for prefix, row in part.prefixes.items() if row == closed.prefixes.get(prefix)}
-        known = {span_id: span for span_id, span in known.items() if spans.is_own(scheduler, own, span_id)}
-    only, words = part is not None, "table of what was metered"
-    return (
-        Decoration("profiles", "profile", lambda: _profiles(closed.profiles, prefixes)),
-        Decoration("metered", words, lambda: _metered(closed.profiles, known, names, only=only)),
-    )
+def _paths(accounts: ClusterAccounts, opened: OpenWindow, closed: ClosedWindow) -> dict[str, str]:
+    """Paths of all spans of a window by id, once its free time is shared among them."""
+    share_free_time(closed, opened.window.shares)
+    return spans.paths(accounts.scheduler, opened, closed.spans)
 
 
 def of_life(accounts: ClusterAccounts) -> Reply:
@@ -153,52 +227,79 @@ def of_life(accounts: ClusterAccounts) -> Reply:
         **fields,
         "outstanding": at - cluster.started - cluster.work.without_work(at=at),
         "no_workers": cluster.work.without_workers(at=at),
-        "workers": {name: row.to_nanoseconds() for name, row in cluster.by_worker().items()},
         "lost_workers": costs(
             [(loss, in_window(loss, loss.ns)) for loss in cluster.losses],
             cluster.recomputed,
             cluster.part("finalized")[Bucket.RECOMPUTED],
             cluster.tasks.get(Outcome.RECOMPUTED, 0),
         ),
-        "prefixes": {prefix: row.to_nanoseconds() for prefix, row in cluster.by_prefix().items()},
         "tasks": dict(cluster.tasks),
-        **dict(zip(EXTRAS, cluster.extras(), strict=True)),
         "waited_for": dict(cluster.idle.parallelism),
-        "worker_causes": cluster.part_by_worker("causes"),
         "repeats": accounts.work.repeats.by_prefix(),
+        "failures": _failures(cluster.failures),
         "notes": [*_notes(accounts), *missing],
     }
-    return Reply(known, (_gpus(cluster.gpu_by_worker()),))
+    by_worker, by_prefix = (
+        {name: row.to_nanoseconds() for name, row in rows.items()}
+        for rows in (cluster.by_worker(), cluster.by_prefix())
+    )
+    causes, extras = cluster.part_by_worker("causes"), dict(zip(EXTRAS, cluster.extras(), strict=True))
+
+    def table() -> Facts:
+        builder = FactsBuilder()
+        builder.append(Facts.of_views(by_worker, by_prefix, causes))
+        add_extras(builder, extras)
+        return builder.build()
+
+    return Reply(known, table, (_gpus(cluster.gpu_by_worker()),))
 
 
-def of_history(accounts: ClusterAccounts, last: float | None) -> Reply:
-    """Reply for the last ``last`` seconds; None for the whole history."""
+def of_history(accounts: ClusterAccounts, last: float | None, *, asked: int) -> Reply:
+    """Reply for the last ``last`` seconds, None for the whole history; ``asked`` is when the workers were asked."""
     cluster = accounts.cluster
-    at = time.monotonic_ns()
-    now = cluster.totals(at=at)
-    since = cluster.started if last is None else at - round(last * 1e9)
-    then = Totals(cluster.started, {}, 0)
-    if since > cluster.started and cluster.history:
-        then = next((totals for totals in reversed(cluster.history) if totals.at <= since), cluster.history[0])
-    notes = ["made in retrospect: tasks that ran before the window began count pro rata"]
+    now = cluster.point(at=time.monotonic_ns())
+    since = cluster.started if last is None else now.at - round(last * 1e9)
+    then = (cluster.history.before(since) if since > cluster.started else None) or HistoryPoint(cluster.started)
+    notes = [IN_RETROSPECT]
     if then.at > since:
-        notes.append(f"the scheduler remembers {(at - then.at) / 1e9:.3g} s, less than was asked for")
+        notes.append(f"the scheduler remembers {format_number((now.at - then.at) / 1e9)} s, less than was asked for")
     elif since > then.at:
-        points = accounts.options.history_interval
         notes.append(
-            f"a window of {(at - then.at) / 1e9:.3g} s for the last {(at - since) / 1e9:.3g} s: the scheduler "
-            f"remembers a point every {points:g} s, and the window begins at the one before"
+            f"a window of {format_number((now.at - then.at) / 1e9)} s for the last "
+            f"{format_number((now.at - since) / 1e9)} s: it begins at a point of the scheduler's history, which has "
+            f"one every {accounts.options.history_interval:g} s, and fewer of long ago"
         )
-    fields, missing = _in_retrospect(accounts, then.at, at)
+    closed = window_between(then, now, cluster.losses, asked=asked)
+    add_extras(closed.facts, closed.extras)
+    facts = closed.facts.build()
+    closed.gpu = gpus_between(then, cluster.gpu_by_worker(), closed.nthreads)
+    fields, missing = _in_retrospect(accounts, then.at, now.at, *_parts_of_history(accounts, then, now.at))
     known = {
+        **_of_closed(closed),
         **fields,
-        "outstanding": at - then.at - (now.without_work - then.without_work),
-        "no_workers": now.without_workers - then.without_workers,
-        "workers": {ALL_WORKERS: between(then, now)},
-        "worker_causes": {ALL_WORKERS: {name: ns - then.causes.get(name, 0) for name, ns in now.causes.items()}},
-        "notes": [*notes, *accounts.stays_off(), *missing],
+        "nthreads": closed.nthreads,
+        "not_measured": {name: why for name, why in cluster.reasons.items() if name in facts.by_worker}
+        | closed.not_measured,
+        "waited_for": growth(now.waited_for, then.waited_for),
+        "failures": _failures(growth(now.failures, then.failures)),
+        "notes": [*notes, *_notes(accounts), *missing],
     }
-    return Reply(known)
+    points = cluster.history.timeline(then, now)
+    timeline = Decoration("timeline", "timeline", lambda: _binned(timeline_between(points)))
+    return Reply(known, lambda: facts, (_gpus(closed.gpu), timeline))
+
+
+def _parts_of_history(accounts: ClusterAccounts, then: HistoryPoint, at: int) -> list[Decoration]:
+    def scheduler_loop() -> dict[str, Any]:
+        return asdict(accounts.loop.between(None if then.loop is None else then.loop.totals))
+
+    def others_share() -> float | None:
+        return others_between(then, accounts.cluster, own_processors(), at=at)
+
+    return [
+        Decoration("scheduler_loop", LOOP, scheduler_loop),
+        Decoration("others_share", "share of other processes", others_share),
+    ]
 
 
 def of_live(accounts: ClusterAccounts) -> dict[str, Any]:
@@ -241,14 +342,16 @@ def _common_fields(accounts: ClusterAccounts) -> dict[str, Any]:
         "since": accounts.since,
         "price": accounts.options.price_per_worker_hour,
         "not_sampled": accounts.cluster.not_sampled,
+        "worker_saturation": getattr(accounts.scheduler, "WORKER_SATURATION", None),
     }
 
 
 def _parts_of_any(accounts: ClusterAccounts, start: int, stop: int) -> list[Decoration]:
     """Parts of every report between two instants of the accounts' clock."""
-    workers, clients = accounts.scheduler.workers, accounts.scheduler.clients
+    clients, present = accounts.scheduler.clients, accounts.cluster.present
+    workers = [ws for address, ws in accounts.scheduler.workers.items() if address in present]
     return [
-        Decoration("environment", "environment", lambda: environment.of_cluster(workers.values(), clients.values())),
+        Decoration("environment", "environment", lambda: environment.of_cluster(workers, clients.values())),
         Decoration("stragglers", "list of stragglers", lambda: _stragglers(accounts, start, stop)),
     ]
 
@@ -258,13 +361,14 @@ def _in_retrospect(
 ) -> tuple[dict[str, Any], list[str]]:
     """Fields of a report that no window was opened for, and notes on those that are missing."""
     cores = Decoration("cores", "count of cores", lambda: _cores(accounts, start, stop))
-    made, missing = decorate([*_parts_of_any(accounts, start, stop), cores, *more])
+    now = Decoration("unfinished", "list of outstanding tasks", lambda: held_up(accounts.scheduler))
+    made, missing = decorate([*_parts_of_any(accounts, start, stop), cores, now, *more])
     fields = {
         **_common_fields(accounts),
         "window": stop - start,
-        "nthreads": {str(ws.name): ws.nthreads for ws in accounts.scheduler.workers.values()},
+        "nthreads": {presence.name: presence.nthreads for presence in accounts.cluster.present.values()},
         "attendance": accounts.cluster.attendance(start=start, stop=stop),
-        "not_measured": dict(accounts.cluster.reasons),
+        "not_measured": accounts.cluster.not_measured,
     }
     return fields | made, missing
 
@@ -275,6 +379,17 @@ def _cores(accounts: ClusterAccounts, start: int, stop: int) -> float | None:
     if cluster.part_by_worker("finalized").keys() - {presence.name for presence in cluster.present.values()}:
         return None
     return mean_cores(cluster.present.values(), cluster.work, start=start, stop=stop)
+
+
+def _failures(failures: Mapping[FailedAs, int]) -> list[list[Any]]:
+    return [[*one, tasks] for one, tasks in failures.items()]
+
+
+def _computed_before(opened: OpenWindow) -> list[str]:
+    if not (n := opened.computed_before):
+        return []
+    results, were = ("1 result", "was") if n == 1 else (f"{n:,} results", "were")
+    return [f"{results} {were} computed before this window, too: persist() keeps what is used again"]
 
 
 def _notes(accounts: ClusterAccounts) -> list[str]:
@@ -299,25 +414,29 @@ def _profiles(merged: MergedProfiles, prefixes: Collection[str] | None = None) -
         wanted = ((at, ns) for at, ns in samples.items() if prefixes is None or at.prefix in prefixes)
         return [[*at[:-1], number(at.stack), ns] for at, ns in wanted]
 
+    def told(holds: Iterable[tuple[str, Holdup]]) -> list[Any]:
+        return [[worker, ns, holder, number(stack), doing] for worker, (ns, holder, stack, doing) in holds]
+
     stacks = StackNumbers()
     number = stacks.number
     return {
         "profile": rows(merged.profile),
         "gil_holders": rows(merged.holders),
-        "gil_holds": [[worker, *hold[:-1], number(hold.stack)] for worker, hold in merged.gil_holds],
-        "loop_blocks": [[worker, *hold[:-1], number(hold.stack)] for worker, hold in merged.loop_blocks],
+        "lock_looks": rows(merged.lock_looks),
+        "gil_holds": told(merged.gil_holds),
+        "loop_blocks": told(merged.loop_blocks),
         "stacks": stacks.rows,
         "frames": [*stacks.frames],
     }
 
 
 def _metered(
-    merged: MergedProfiles, spans: Mapping[str, Any], names: Mapping[str, str], *, only: bool = False
+    merged: MergedProfiles, spans: Mapping[str, str], names: Mapping[str, str], *, only: bool = False
 ) -> list[list[Any]]:
     """Rows of worker, context, span's name, prefix or sender's name, label, unit and value; ``only`` of these spans."""
     return [
         [
-            *(worker, context, "/".join(spans[span].name) if span in spans else ""),
+            *(worker, context, spans.get(span, "")),
             *(names.get(prefix, prefix) if context == TRANSFERS else prefix, label, unit, value),
         ]
         for (worker, (context, span, prefix, label, unit)), value in merged.metered.items()

@@ -18,10 +18,12 @@ from dask_efficiency.accounts.buckets import Bucket
 from dask_efficiency.accounts.checks import RefusedPayload
 from dask_efficiency.accounts.cluster.account import place
 from dask_efficiency.accounts.cluster.cluster import ClusterLedger
+from dask_efficiency.accounts.intake import as_float, fitting, whole_number
 from dask_efficiency.accounts.slow_worker import SlowWorker
 from dask_efficiency.accounts.wire.heartbeats import REPEATS, header
 from dask_efficiency.plugin.guard import Guard
 from dask_efficiency.plugin.names import STRAGGLERS_TOPIC
+from dask_efficiency.plugin.scheduler.joining import gpu_model
 from dask_efficiency.show.log import logger
 from dask_efficiency.straggler.breakdowns import RecentWaiting, decided
 from dask_efficiency.straggler.online import StragglerWatch
@@ -103,7 +105,7 @@ class StragglerReporter:
         self._guard(self._join, address, ws)
 
     def _join(self, address: str, ws: WorkerState) -> None:
-        self._names[address] = str(ws.name)
+        self._names[address] = fitting(ws.name)
         self._watch.joined(address, host=ws.host, group=comparable(ws), at=time.monotonic_ns())
 
     def worker_left(self, address: str) -> None:
@@ -162,15 +164,14 @@ class StragglerReporter:
             return
         self._rates[address] = found
         paused, spilling = (ns / 1e9 / max(1, presence.nthreads) for ns in presence.account[_PAUSED_AND_SPILL].tolist())
-        lag = ws.metrics.get("event_loop_interval")
         self._watch.receive(
             address,
             found.rates,
             at=at,
             paused=paused,
             spilling=spilling,
-            held=float(ws.nbytes),
-            lag=float(lag) if isinstance(lag, (int, float)) else math.nan,
+            held=float(whole_number(ws.nbytes)),
+            lag=as_float(ws.metrics.get("event_loop_interval")),
             kernels=() if presence.gpu is None else presence.gpu.kernels,
         )
 
@@ -264,6 +265,4 @@ _PAUSED_AND_SPILL = [place("activity", bucket) for bucket in (Bucket.PAUSED, Buc
 
 def comparable(ws: WorkerState) -> tuple[Any, ...]:
     """Key of comparable workers: threads, memory limit, resources and GPU."""
-    gpu = ws.extra.get("gpu") if isinstance(ws.extra, Mapping) else None
-    model = str(gpu.get("name")) if isinstance(gpu, Mapping) else ""
-    return ws.nthreads, f"{ws.memory_limit or 0:.1e}", tuple(sorted(ws.resources.items())), model
+    return ws.nthreads, f"{ws.memory_limit:.1e}", tuple(sorted(ws.resources.items())), gpu_model(ws)

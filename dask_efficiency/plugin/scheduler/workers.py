@@ -13,7 +13,8 @@ import cloudpickle
 from distributed.core import rpc
 
 from dask_efficiency.accounts.cluster.cluster import GRACE_NS
-from dask_efficiency.plugin import bootstrap, names
+from dask_efficiency.plugin import bootstrap, names, plain
+from dask_efficiency.plugin.guard import MAX_REASON
 from dask_efficiency.plugin.scheduler.registration import Registration
 from dask_efficiency.plugin.version import __version__
 from dask_efficiency.show.log import logger
@@ -137,9 +138,7 @@ class WorkerHalves:
 
     async def ask_one(self, address: str, question: dict[str, Any], seconds: float) -> Any:
         """Answer of one worker, None if it has no half; raises OSError, such as TimeoutError, if it does not answer."""
-        message = {"op": names.OP, **question}
-        asked = self._scheduler.broadcast(msg=message, workers=[address], on_error="return")
-        answer = (await asyncio.wait_for(asked, seconds))[address]
+        answer = await asyncio.wait_for(self._answer(address, {"op": names.OP, **question}), seconds)
         if isinstance(answer, BaseException):
             raise answer if isinstance(answer, OSError) else OSError(f"{type(answer).__name__}: {answer}")
         return answer
@@ -153,10 +152,18 @@ class WorkerHalves:
         timeout = min(self._meter.options.report_timeout, GRACE_NS / 1e9)
         try:
             async with rpc(address, timeout=timeout, connection_args=self._scheduler.connection_args) as asked:
-                return await asyncio.wait_for(getattr(asked, op)(**kwargs), timeout)
+                return await asyncio.wait_for(plain.answer(getattr(asked, op), address, **kwargs), timeout)
         except Exception:  # in any case, the worker is gone: its accounts end without, or the reason stays unknown
             logger.debug("dask_efficiency could not ask %s for its %s", address, op, exc_info=True)
             return None
+
+    async def _answer(self, address: str, message: dict[str, Any]) -> Any:
+        """Answer of a worker, or the exception instead."""
+        asked = {"msg": message, "workers": [address], "on_error": "raise"}
+        try:
+            return _unless_off((await plain.answer(self._scheduler.broadcast, address, **asked))[address])
+        except Exception as error:
+            return error
 
     async def _broadcast(
         self, message: dict[str, Any], addresses: Iterable[str] | None = None, *, silent_seconds: float = math.inf
@@ -188,7 +195,7 @@ class WorkerHalves:
                 return OSError("it vanished"), monotonic_ns()
             timeout = min(usual, silent_seconds) if address in self._silent else usual
             question = {**message, "delay": delay} if delay else dict(message)
-            asked = asyncio.ensure_future(self._scheduler.broadcast(msg=question, workers=[address], on_error="return"))
+            asked = asyncio.ensure_future(self._answer(address, question))
             self._waiting[address].add(asked)
             answer: Any
             try:
@@ -201,7 +208,7 @@ class WorkerHalves:
                 if asked.cancelled():
                     answer = OSError("it vanished")
                 elif asked.done():
-                    answer = asked.result()[address]
+                    answer = asked.result()
                     self._silent.discard(address)
                 else:
                     answer = TimeoutError(f"no answer in {timeout:g} s")
@@ -218,4 +225,10 @@ class WorkerHalves:
             return answer, monotonic_ns()
 
         for i, address in enumerate(list(self._scheduler.workers if addresses is None else addresses)):
-            yield address, ask(address, i * apart)
+            yield address, ask(address, min(i * apart, names.MAX_DELAY_SECONDS))
+
+
+def _unless_off(answer: Any) -> Any:
+    """An answer, or as an exception the reason why a worker has no meter that answers."""
+    off = answer.get("off") if isinstance(answer, dict) else None
+    return answer if off is None else RuntimeError(str(off)[:MAX_REASON])

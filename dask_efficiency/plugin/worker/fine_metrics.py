@@ -15,6 +15,8 @@ from typing import Any, Generic, TypeVar
 
 from distributed import Worker
 
+from dask_efficiency.accounts.checks import MAX_NANOSECONDS
+from dask_efficiency.accounts.intake import fitting, number, whole_number
 from dask_efficiency.accounts.metered import (
     DASK_LABELS,
     EXECUTE,
@@ -29,7 +31,7 @@ from dask_efficiency.accounts.metered import (
     Metered,
 )
 from dask_efficiency.accounts.rows import add
-from dask_efficiency.accounts.worker.log import MAX_PREFIX_LENGTH
+from dask_efficiency.accounts.worker.log import MAX_PREFIX_LENGTH, span_of
 from dask_efficiency.plugin.patches import SHUFFLE_INPUTS_DONE, SHUFFLE_RECEIVE, Replacements
 
 _Name = TypeVar("_Name")
@@ -37,17 +39,31 @@ _Name = TypeVar("_Name")
 BY_MEMORY_MANAGER = "spill by the memory manager"
 #: Name for display of each context that holds no slot.
 OUTSIDE_CONTEXTS = {"gather-dep": "gather-dep", "get-data": "get-data", "memory-monitor": BY_MEMORY_MANAGER}
+#: Contexts of transfers, whose parts are told: waiting for the network, and work on either side of it.
+_TRANSFERS = frozenset({"gather-dep", "get-data"})
 #: Characters of a label; longer ones are cut.
 MAX_LABEL_LENGTH = 200
+#: Seconds of a label, either way: 146 years, as many as nanoseconds travel.
+MAX_SECONDS = MAX_NANOSECONDS / 1e9
+#: Labels whose values are not followed any more that are named. A guess: the first ones tell what is wrong.
+MAX_LEFT_OUT = 20
 
 
 class Digests(ABC, Generic[_Name]):
-    """Values of a worker's digests, by the name that a subclass gives to their keys."""
+    """Values of a worker's digests, by the name that a subclass gives to their keys.
 
-    def __init__(self, digests_total: Mapping[Any, float]) -> None:
-        self._total, self._before = digests_total, dict(digests_total)
+    Tasks may count anything. Once a digest is no number, or one that is too large to travel, it stays as it was read
+    last: what is added to NaN is lost, and so are small numbers that are added to a huge one.
+    """
+
+    def __init__(self, digests_total: Mapping[Any, Any]) -> None:
+        self._total = digests_total
         self._seen = 0
         self._keys: dict[_Name, list[Any]] = {}
+        #: Values as read last; those at the beginning; and the keys whose values stay as they are.
+        self._last: dict[Any, float] = {}
+        self.stuck: dict[Any, None] = {}
+        self._before = {key: self._value(key) for keys in self.keys().values() for key in keys}
 
     @abstractmethod
     def _name_of(self, key: tuple[Any, ...]) -> _Name | None:
@@ -65,15 +81,37 @@ class Digests(ABC, Generic[_Name]):
 
     def total(self, name: _Name) -> float:
         """Sum so far of the digests of a name."""
-        return sum((self._total.get(key, 0.0) for key in self.keys().get(name, ())), 0.0)
+        return sum(map(self._value, self.keys().get(name, ())), 0.0)
 
     def gained(self) -> dict[_Name, int]:
         """Growth of each name's digests since the beginning, in integer nanoseconds, bytes and counts."""
-        total, before, found = self._total, self._before, {}
+        value, before, found = self._value, self._before, {}
         for name, keys in self.keys().items():
-            gained = sum(total.get(key, 0.0) - before.get(key, 0.0) for key in keys)
-            found[name] = max(0, round(1e9 * gained if keys[0][-1] == SECONDS else gained))
+            gained = sum(value(key) - before.get(key, 0.0) for key in keys)
+            found[name] = whole_number(round(1e9 * gained if keys[0][-1] == SECONDS else gained))
         return found
+
+    def _value(self, key: Any) -> float:
+        value = self._total.get(key, 0.0)
+        if self.stuck or not (type(value) is float and -MAX_SECONDS <= value <= MAX_SECONDS):
+            most = MAX_SECONDS if key[-1] == SECONDS else MAX_NANOSECONDS
+            value = None if key in self.stuck else number(value, most)
+            if value is None:
+                self.stuck[key] = None
+                return self._last.get(key, 0.0)
+        self._last[key] = value
+        return value
+
+
+def left_out(*digests: Digests[Any]) -> list[str]:
+    """A sentence on each label whose value is not followed any more."""
+    found: dict[str, None] = {}
+    for key in [key for each in digests for key in each.stuck]:
+        where = f"tasks of {fitting(key[2], 100)}" if key[0] == EXECUTE else fitting(key[0], 100)
+        label, unit = (fitting(name, 100) for name in key[-2:])
+        what = f"label {label} counted what is no number of {unit}, or one that is too large, in {where}"
+        found[f"{what}: it is left out"] = None
+    return [*found][:MAX_LEFT_OUT]
 
 
 class OutsideMetrics(Digests[str]):
@@ -84,7 +122,7 @@ class OutsideMetrics(Digests[str]):
 
 
 class FineMetrics(Digests[Metered]):
-    """Reads the values of ``context_meter``, except the seconds that are in the buckets or outside the slots."""
+    """Reads the values of ``context_meter``, except the seconds that are in the buckets, or at the disk for nobody."""
 
     def _name_of(self, key: tuple[Any, ...]) -> Metered | None:
         context, label, unit = key[0], key[-2], key[-1]
@@ -94,9 +132,9 @@ class FineMetrics(Digests[Metered]):
             (context == EXECUTE and not (unit == SECONDS and label in DASK_LABELS))
             or (context == P2P and key[2] != "foreground")  # the tasks have that too
         ):
-            metered = Metered(context, key[1] or "", *(str(name)[:MAX_LABEL_LENGTH] for name in key[2:]))
-        elif context in OUTSIDE_CONTEXTS and unit != SECONDS:
-            metered = Metered(context, "", "", str(label)[:MAX_LABEL_LENGTH], unit[:MAX_LABEL_LENGTH])
+            metered = Metered(context, span_of(key[1]), *(fitting(name, MAX_LABEL_LENGTH) for name in key[2:]))
+        elif context in _TRANSFERS or (context in OUTSIDE_CONTEXTS and unit != SECONDS):
+            metered = Metered(context, "", "", *(fitting(name, MAX_LABEL_LENGTH) for name in (label, unit)))
         else:
             return None
         return metered if metered in self._keys or len(self._keys) < MAX_METERED else metered.rest
@@ -113,13 +151,13 @@ class FineMetrics(Digests[Metered]):
 class SpillMetrics(Digests[tuple[str, str, bool]]):
     """Reads the time that tasks of one span and prefix spent reading back from disk, and writing to it (True)."""
 
-    def __init__(self, digests_total: Mapping[Any, float]) -> None:
+    def __init__(self, digests_total: Mapping[Any, Any]) -> None:
         super().__init__(digests_total)
-        self._last = {name: self._ns(name) for name in self.keys()}
+        self._read = {name: self._ns(name) for name in self.keys()}
 
     def _name_of(self, key: tuple[Any, ...]) -> tuple[str, str, bool] | None:
         if len(key) == 5 and key[0] == EXECUTE and key[-1] == SECONDS and key[-2] in SPILL_LABELS:
-            return key[1] or "", key[2][:MAX_PREFIX_LENGTH], key[-2] not in UNSPILL_LABELS
+            return span_of(key[1]), fitting(key[2], MAX_PREFIX_LENGTH), key[-2] not in UNSPILL_LABELS
         return None
 
     def since(self, span: str, prefix: str) -> tuple[int, int]:
@@ -127,11 +165,11 @@ class SpillMetrics(Digests[tuple[str, str, bool]]):
         return (self._since((span, prefix, False)), self._since((span, prefix, True))) if self.keys() else (0, 0)
 
     def _since(self, name: tuple[str, str, bool]) -> int:
-        before, self._last[name] = self._last.get(name, 0), self._ns(name)
-        return max(0, self._last[name] - before)
+        before, self._read[name] = self._read.get(name, 0), self._ns(name)
+        return max(0, self._read[name] - before)
 
     def _ns(self, name: tuple[str, str, bool]) -> int:
-        return round(1e9 * self.total(name))
+        return whole_number(round(1e9 * self.total(name)))
 
 
 class ShuffleWatch:

@@ -15,7 +15,7 @@ from functools import partial
 from dask.utils import key_split
 
 from dask_efficiency.accounts.gpu import GpuTotals, GpuUse
-from dask_efficiency.accounts.worker.log import MAX_PREFIX_LENGTH
+from dask_efficiency.accounts.worker.log import prefix_of
 from dask_efficiency.gpu import libcuda
 from dask_efficiency.gpu.cupti import CuptiMeter
 from dask_efficiency.gpu.ledger import GpuLedger
@@ -163,7 +163,7 @@ class GpuWatch:
             logger.info("no readings of GPU sensors: %s", error)
         meter = self._meter = self._best_meter()
         # The worker may have forgotten a task by the time of its GPU work.
-        self._ledger = GpuLedger(time.monotonic_ns(), lambda key: str(key_split(key))[:MAX_PREFIX_LENGTH])
+        self._ledger = GpuLedger(time.monotonic_ns(), lambda key: prefix_of(key_split(key)))
         if meter.kind == "none":
             logger.info("GPU time is not metered: %s", meter.description)
         else:

@@ -14,6 +14,8 @@ from distributed import Worker
 from distributed.core import Status
 from distributed.worker_state_machine import ComputeTaskEvent, PauseEvent, UnpauseEvent
 
+from dask_efficiency.accounts.checks import MAX_NANOSECONDS
+from dask_efficiency.accounts.intake import fitting, whole_number
 from dask_efficiency.accounts.worker.balance import Availability
 from dask_efficiency.accounts.worker.log import (
     BY_SHUFFLE,
@@ -27,6 +29,8 @@ from dask_efficiency.accounts.worker.log import (
     TaskSet,
     Turned,
     in_order,
+    prefix_of,
+    span_of,
 )
 from dask_efficiency.accounts.worker.slots import AT_WORK, Slots
 from dask_efficiency.plugin.names import RECOMPUTED
@@ -253,7 +257,7 @@ class WorkerHooks:
             return
         sender, in_flight, nbytes = "", False, 0
         if start not in WITHOUT_SLOT:
-            sender, in_flight, nbytes = ts.coming_from or "", ts in self._state.in_flight_tasks, ts.nbytes or 0
+            sender, in_flight, nbytes = ts.coming_from or "", ts in self._state.in_flight_tasks, whole_number(ts.nbytes)
         self._log.append(_new(Noted, (at, key, start, finish, ts.state, ts.run_id, sender, in_flight, nbytes)))
 
     def _number(self) -> int:
@@ -281,13 +285,14 @@ class WorkerHooks:
 
     def _take(self, ts: Any, at: int) -> None:
         annotations = ts.annotations
-        recomputed = str(annotations.get(RECOMPUTED, ""))[:MAX_PREFIX_LENGTH] if annotations else ""
+        recomputed = fitting(annotations.get(RECOMPUTED, ""), MAX_PREFIX_LENGTH) if annotations else ""
         since = self._sent(at) if self._spills.last > self._read_at else None
-        prefix = ts.prefix
-        if len(prefix) > MAX_PREFIX_LENGTH:
-            prefix = prefix[:MAX_PREFIX_LENGTH]
+        prefix, span = ts.prefix, ts.span_id
+        # Without calls for most tasks.
+        if type(span) is not str or len(prefix) + len(span) > MAX_PREFIX_LENGTH or not (prefix + span).isascii():
+            prefix, span = prefix_of(prefix), span_of(span)
         begun = None if self._recorder is None else (self._number(), ts.run_id)
-        self._log.append(_new(Taken, (at, ts.key, prefix, ts.span_id or "", recomputed, since, begun)))
+        self._log.append(_new(Taken, (at, ts.key, prefix, span, recomputed, since, begun)))
 
     def _sent(self, at: int) -> int | None:
         """Sending of the message of this stimulus: it may have waited while the event loop spilled."""
@@ -314,9 +319,10 @@ class WorkerHooks:
             if finish == "memory" and ts is not None:
                 if (elsewhere if run is None else run[1] - run[0]) >= MIN_RATED_NS:
                     # Of its input or, if it has none, of its output.
-                    nbytes = (input_bytes(ts) if ts.dependencies else 0.0) or ts.nbytes or 0.0
-                if ts.nbytes is not None:
-                    made = ts.nbytes
+                    nbytes = (input_bytes(ts) if ts.dependencies else 0.0) or float(whole_number(ts.nbytes))
+                size = ts.nbytes
+                if size is not None:
+                    made = size if type(size) is int and size < MAX_NANOSECONDS else whole_number(size)
             elif finish == "rescheduled" and key in self._threads.stopped_by_shuffle:
                 self._threads.stopped_by_shuffle.remove(key)
                 finish = BY_SHUFFLE

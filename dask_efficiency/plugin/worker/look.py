@@ -7,13 +7,27 @@ from collections.abc import Callable, Mapping, Sequence
 from types import FrameType
 from typing import NamedTuple
 
-from dask_efficiency.accounts.buckets import Bucket
-from dask_efficiency.accounts.lines import EVENT_LOOP, HolderRow, Holdup, SampleRow, Stack
+from dask_efficiency.accounts.buckets import UNKNOWN, Bucket
+from dask_efficiency.accounts.intake import fitting
+from dask_efficiency.accounts.lines import (
+    CHILD_CPU,
+    EVENT_LOOP,
+    NATIVE,
+    PYTHON,
+    UNDER_GIL,
+    HolderRow,
+    Holdup,
+    SampleRow,
+    Stack,
+)
 from dask_efficiency.accounts.rows import divide
 from dask_efficiency.accounts.worker.waiting import FREE_SLOT_LIBRARY, LIBRARY, Key
+from dask_efficiency.plugin.loop_blocks import LoopClocks, LoopLook
 from dask_efficiency.plugin.processors import Throttling
-from dask_efficiency.plugin.stacks import Stacks, frames_of_others, has_nothing_to_do
-from dask_efficiency.plugin.worker.wait_states import GIL, LOCK, RUNNING, STOPPED, UNKNOWN, PythonLocks, WaitStates
+from dask_efficiency.plugin.stacks import MAX_WALKED, Stacks, frames_of_others, has_nothing_to_do
+from dask_efficiency.plugin.worker.children import Children
+from dask_efficiency.plugin.worker.lock_looks import rows_of_look, told
+from dask_efficiency.plugin.worker.wait_states import CHILD, GIL, LOCK, POLLS, RUNNING, SLEEP, STOPPED, WaitStates
 from dask_efficiency.plugin.worker.watched_threads import LibraryThreads, Watched, WatchedThreads
 from dask_efficiency.plugin.worker.window_details import Sample
 
@@ -25,10 +39,10 @@ LIBRARY_THREADS = "library-threads"
 _ASKED = 0.8
 #: Nanoseconds of holding the GIL at once for which a thread is named: long enough for a user to notice.
 LONG_HOLD_NS = 100_000_000
-#: Share of such a hold that a thread must have used as CPU to be named.
-_MIN_HELD = 0.6
-#: CPU share since the last look below which an event loop that wants the GIL or a core is kept waiting by others.
-_MIN_WORK = 0.5
+#: CPU nanoseconds of a thread that is named, half of such a hold: on a crowded host it waits for a core meanwhile.
+MIN_HOLD_NS = 50_000_000
+#: Share of the time since the look before for which the sampler was kept from the GIL, from which the loop was, too.
+_MOST = 0.5
 #: Shares of the cores that libraries' threads used or waited for, in all, or mostly waited for: then tasks that wait
 #: for them wait for a core.
 _ALL_CORES, _HALF_OF_THEM = 0.8, 0.4
@@ -76,6 +90,7 @@ class Look:
         stacks: Stacks | None,
         *,
         running: Callable[[], Sequence[tuple[int, int, Key | None]]],
+        task_of: Callable[[int], tuple[str, bool] | None],
         loop_ident: int,
         cores: float,
         nthreads: Callable[[], int],
@@ -86,13 +101,19 @@ class Look:
         self._stacks = stacks
         #: Gives ident, start of the task, and span and prefix if it holds a slot, of each thread that runs a task.
         self._running = running
+        #: Gives the prefix of the task that a thread runs, or has just ended.
+        self._task_of = task_of
         self._loop_ident, self._cores, self._nthreads = loop_ident, cores, nthreads
         #: Called with results: for the sums, and for the profile.
         self._add, self._sample = add, sample
         self.stacks_wanted = False
         self.wants_libraries = False
+        #: Of this look: for stacks that are kept, and to tell causes.
         self._frames: dict[int, FrameType] = {}
-        self._python_locks = PythonLocks()
+        self._seen_frames: dict[int, FrameType] = {}
+        #: Prefixes by native id of the threads that waited for processes in the last look, if stacks are kept.
+        self._for_children: dict[int, str] = {}
+        self._children = Children()
         #: Instant of the look before, and nanoseconds from it to this one.
         self._last, self._elapsed = 0, 1
         #: By span and prefix: CPU and rest of ended tasks without a witness.
@@ -105,28 +126,59 @@ class Look:
         #: Waits for a core by span, prefix and stack that are not split yet by the CPU limit.
         self._core: dict[tuple[Key, Stack], int] = {}
         self._throttling_at = 0
+        #: Of the event loop's thread; the last look's wait for the GIL, and its holder if that was long.
+        self._loop_clocks: LoopClocks | None = None
+        self._gil_wait = 0
+        self._holder: tuple[str, Stack] | None = None
 
-    def find_libraries(self) -> None:
-        """Find the threads of libraries if the last look needs them; outside a look, as it releases the GIL."""
+    def read_files(self) -> None:
+        """Find the threads of libraries, and what children used, if the last look needs that.
+
+        Outside a look, as opening files releases the GIL.
+        """
         if self.wants_libraries:
             self.wants_libraries = False
             self._libraries.find(self._threads.native_ids, self._last)
+        if waiting := self._for_children:
+            used = self._children.used(waiting, self._last) // len(waiting)
+            for prefix in waiting.values() if used else ():
+                self._sample(("profile", SampleRow(CHILD_CPU, "", prefix, ()), used))
 
-    def begin(self, at: int) -> None:
-        """Begin at ``at``, after a time in which no task ran."""
+    def begin(self, at: int, *, gil_wait: int = 0) -> None:
+        """Begin at ``at``, after a time in which no task ran, or one began; the caller waited for the GIL so long."""
         self._threads.look()
         self._threads.read_cpu()
         self._elapsed, self._last = max(1, at - self._last), at
+        self._look_at_clocks(at, gil_wait)
+        if gil_wait > MIN_HOLD_NS and self._stacks is not None:
+            self._name_holder(gil_wait, {})
 
-    def loop_stack(self) -> Stack | None:
-        """Stack of the event loop; None if it has nothing to do, or others kept the GIL or the cores from it."""
-        stack = self._other_stack(self._loop_ident)
-        if has_nothing_to_do(stack):
-            return None
+    def _look_at_clocks(self, at: int, gil_wait: int) -> None:
+        """Read the clocks of the event loop's thread."""
+        self._gil_wait, self._holder = gil_wait, None
         files = self._threads.other(self._loop_ident)
-        if files is None or self._states.state(files.syscall(), files) not in (GIL, RUNNING):
-            return stack
-        return stack if self._threads.cpu_of(self._loop_ident) >= _MIN_WORK * self._elapsed else None
+        clocks = files.clocks() if files is not None else None
+        if clocks is not None:
+            if self._loop_clocks is None:
+                self._loop_clocks = LoopClocks(at, clocks)
+            self._loop_clocks.read(at, clocks)
+
+    def look_at_loop(self) -> LoopLook:
+        """Waits of the event loop's thread since the look before, with its stack, and who held the GIL for long."""
+        stack = () if self._stacks is None else self._stacks.loop(frames_of_others().get(self._loop_ident), MAX_WALKED)
+        own = None if has_nothing_to_do(stack) else stack
+        files = self._threads.other(self._loop_ident)
+        if files is None or self._loop_clocks is None:
+            return LoopLook(stack=own)
+        clocks, state = self._loop_clocks, self._states.state(files.syscall(), files)
+        kept_out = self._gil_wait >= _MOST * self._elapsed
+        if kept_out and self._holder is not None:
+            if self._holder[0] == EVENT_LOOP:
+                return LoopLook(clocks.core, 0, clocks.cpu, state == RUNNING, self._holder[1])
+            # On a crowded host it waits for a core each time that it asks.
+            return LoopLook(0, clocks.core + clocks.rest, clocks.cpu, state == RUNNING, own, *self._holder)
+        gil = max(0, clocks.rest) if kept_out or state == GIL else 0
+        return LoopLook(clocks.core, gil, clocks.cpu, state == RUNNING, own)
 
     def go_on(self, at: int) -> None:
         """Count threads that have not run since they were seen waiting; not at a lock, which may be a library's."""
@@ -149,6 +201,7 @@ class Look:
         elapsed = self._elapsed = max(1, at - before)
         self._threads.look()
         computed = self._threads.read_cpu()
+        self._look_at_clocks(at, gil_wait)
         try:
             if self.stacks_wanted and self._stacks is not None:
                 self._frames = frames_of_others()
@@ -161,6 +214,11 @@ class Look:
             )
             shares = self._shares_of_libraries(waited, computed)
             self._beside_tasks(seen, computed - waited)
+            self._for_children = {}
+            if self._frames:
+                waiting = (thread for thread in seen.values() if thread.state == CHILD)
+                self._for_children = {thread.watched.files.native_id: thread.key[1] for thread in waiting}
+                self._look_at_locks(seen)
             waiting_for_gil = self._waiting_for_gil(seen)
             # The former holder released the GIL by itself, and so is none of those that wait for it; else it was taken
             # from one of them. Nobody is asked for it before the switch interval is over; but another thread than the
@@ -181,7 +239,8 @@ class Look:
                 if thread.state == GIL:
                     self._at_gil(thread, len(waiting_for_gil), handed_over, holders)
                 elif thread.state == RUNNING:
-                    self._witness_computing(watched, thread.key, watched.cpu)
+                    # One that executes Python wants the GIL, which is held here: it has not got a core to ask for it.
+                    self._witness_computing(watched, thread.key, watched.cpu, PYTHON if watched.interprets else NATIVE)
                     watched.cpu = 0
                 else:
                     self._at_wait(thread, *((0.0, 0.0) if thread.ident in at_python_locks else shares))
@@ -189,10 +248,10 @@ class Look:
                 if thread.fresh:
                     watched.cpu = watched.rest = 0
                 watched.recent = 0
-            if gil_wait > LONG_HOLD_NS and self._frames:
+            if gil_wait > MIN_HOLD_NS and self._frames:
                 self._name_holder(gil_wait, seen)
         finally:
-            self._frames = {}
+            self._frames = self._seen_frames = {}
         self._settle_core(at)
 
     def _see(self, at: int, before: int) -> dict[int, _Seen]:
@@ -217,12 +276,31 @@ class Look:
             glimpse, watched.glimpse = watched.glimpse, b""
             if watched.state is None or watched.state == RUNNING:
                 watched.state = self._states.state(glimpse or watched.files.syscall(), watched.files)
-                watched.stack = ()
+                watched.stack, watched.polls = (), False
+                if watched.state in (LOCK, SLEEP, POLLS):
+                    if self._stacks is not None:
+                        watched.stack = self._stacks.waiting(self._present().get(ident))
+                    watched.state, watched.polls = told(watched.state, watched.stack)
             if not watched.stack and self._frames and self._stacks is not None:
-                watched.stack = self._stacks.task(self._frames.get(ident))
+                frame = self._frames.get(ident)
+                made = self._stacks.task if watched.state in (RUNNING, GIL) else self._stacks.waiting
+                watched.stack, watched.interprets = made(frame), self._stacks.interprets(frame)
             self._waited_for_core(watched, key, core)
             seen[ident] = _Seen(ident, watched, key, fresh, core, watched.state)
         return seen
+
+    def _present(self) -> dict[int, FrameType]:
+        """Frames of the other threads in this look."""
+        self._seen_frames = self._seen_frames or self._frames or frames_of_others()
+        return self._seen_frames
+
+    def _look_at_locks(self, seen: Mapping[int, _Seen]) -> None:
+        """Count who may hold the locks at which threads wait."""
+        waiting = [(thread.key[1], thread.watched.stack) for thread in seen.values() if thread.state == LOCK]
+        if waiting:
+            others = {*(ident for ident in seen if seen[ident].state != LOCK), *self._threads.foreign}
+            for row, looks in rows_of_look(waiting, [self._who(ident, seen) for ident in others]).items():
+                self._sample(("lock_looks", row, looks))
 
     def _at_wait(self, thread: _Seen, library: float, core: float) -> None:
         """Split waiting at a lock: threads of a library that computed, or that waited for a core, are its cause."""
@@ -243,7 +321,7 @@ class Look:
         self._witness_wait(watched, key, GIL, waited)
         self._blame(thread, waited, holders)
         computed = watched.cpu * (n - waiting) // n
-        self._witness_computing(watched, key, computed)
+        self._witness_computing(watched, key, computed, PYTHON if watched.interprets else UNDER_GIL)
         watched.rest -= waited
         watched.cpu -= computed
 
@@ -260,9 +338,9 @@ class Look:
                 bucket, cause = (LIBRARY_THREADS, "") if cause == LIBRARY else (str(Bucket.THREAD_NONCPU), cause)
                 self._sample(("profile", SampleRow(bucket, cause, key[1], stack), ns))
 
-    def _witness_computing(self, watched: Watched, key: Key, ns: int) -> None:
+    def _witness_computing(self, watched: Watched, key: Key, ns: int, how: str) -> None:
         if ns > 0 and self.stacks_wanted:
-            self._sample(("profile", SampleRow(str(Bucket.THREAD_CPU), "", key[1], watched.stack), ns))
+            self._sample(("profile", SampleRow(str(Bucket.THREAD_CPU), how, key[1], watched.stack), ns))
 
     def _leave(self, watched: Watched, key: Key) -> None:
         """Leave time of an ended task without a witness to the next task of its span and prefix."""
@@ -325,8 +403,8 @@ class Look:
         locked = [ident for ident, thread in seen.items() if thread.state == LOCK]
         if not locked or self._stacks is None:
             return set()
-        frames = self._frames or frames_of_others()
-        return {ident for ident in locked if self._python_locks.hold_up(frames.get(ident))}
+        frames, hold_up = self._present(), self._stacks.calls.hold_up
+        return {ident for ident in locked if seen[ident].watched.polls or hold_up(frames.get(ident))}
 
     def _shares_of_libraries(self, waited: int, computed: int) -> tuple[float, float]:
         """Shares of the waiting for libraries since the last look in which their threads computed, or lacked a core.
@@ -364,7 +442,7 @@ class Look:
         return waiting
 
     def _may_have_held(self, seen: Mapping[int, _Seen], waiting_for_gil: set[int], handed_over: bool) -> list[_Holder]:
-        """Threads that may have held the GIL, and used CPU, since the look before; none just woke up in its loop."""
+        """Threads that may have held the GIL, and used CPU, since the look before."""
         if not waiting_for_gil or not self._frames:
             return []
         running = {ident for ident, thread in seen.items() if thread.state == RUNNING}
@@ -372,31 +450,43 @@ class Look:
         used = {ident: self._threads.cpu_of(ident) for ident in self._threads.python}
         if len(may) < 2 and not handed_over:  # a thread does not wait for itself
             may = set(used)
-        holders = [(ident, used[ident], *self._who(ident, seen)) for ident in may if used.get(ident)]
-        return [holder for holder in holders if not has_nothing_to_do(holder[-1])]
+        return [(ident, used[ident], *self._who(ident, seen)) for ident in may if used.get(ident)]
 
     def _blame(self, waits: _Seen, ns: int, holders: Sequence[_Holder]) -> None:
-        """Apportion a wait for the GIL among its possible holders, by their CPU."""
-        whole = sum(cpu for ident, cpu, _, _ in holders if ident != waits.ident)
+        """Apportion a wait for the GIL among its possible holders, by their CPU.
+
+        The part of the waiting thread itself, and of a loop that has just woken up, is nobody's: else a thread that
+        computed next to nothing would be blamed for all of it.
+        """
+        whole = sum(cpu for _, cpu, _, _ in holders)
         for ident, cpu, who, stack in holders:
-            part = ns * cpu // whole if whole and ident != waits.ident else 0
-            if part > 0:
+            part = ns * cpu // whole
+            if part > 0 and ident != waits.ident and not has_nothing_to_do(stack):
                 self._sample(("holders", HolderRow(waits.key[1], who, stack), part))
 
     def _name_holder(self, gil_wait: int, seen: Mapping[int, _Seen]) -> None:
-        """Name the holder of the GIL after a long hold, if it used CPU for about as long."""
-        ident = max(self._threads.python, key=self._threads.cpu_of)
-        if self._threads.cpu_of(ident) > _MIN_HELD * gil_wait:
-            who, stack = self._who(ident, seen)
-            # It may do something else by now than while it held the GIL.
-            self._sample(("gil_holds", Holdup(gil_wait, who, () if has_nothing_to_do(stack) else stack), 0))
+        """Name the holder of the GIL after a long hold: the thread that computed most, and does not go on without."""
+        without = {ident for ident, thread in seen.items() if thread.state == RUNNING}
+        ident = max(self._threads.python.keys() - without, key=self._threads.cpu_of)
+        if self._threads.cpu_of(ident) < MIN_HOLD_NS:
+            return
+        who, stack = self._who(ident, seen)
+        files = self._threads.other(ident) if ident not in seen else None
+        if files is not None and self._states.state(files.syscall(), files) not in (GIL, RUNNING):
+            stack = ()  # it does something else by now
+        self._holder = who, stack
+        if gil_wait > LONG_HOLD_NS:
+            self._sample(("gil_holds", Holdup(gil_wait, who, stack), 0))
 
     def _who(self, ident: int, seen: Mapping[int, _Seen]) -> tuple[str, Stack]:
         if task := seen.get(ident):
             return task.key[1], task.watched.stack
         if ident == self._loop_ident:
             return EVENT_LOOP, self._other_stack(ident)
-        return f"(thread {self._threads.python[ident].name[:100]})", self._other_stack(ident)
+        if self._stacks is not None and (other := self._task_of(ident)) is not None:  # it may have ended
+            prefix, goes_on = other
+            return prefix, self._stacks.task((self._frames or frames_of_others()).get(ident)) if goes_on else ()
+        return fitting(f"(thread {self._threads.python[ident].name[:100]})"), self._other_stack(ident)
 
     def _other_stack(self, ident: int) -> Stack:
         return () if self._stacks is None else self._stacks.loop((self._frames or frames_of_others()).get(ident))

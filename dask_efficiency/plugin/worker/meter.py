@@ -15,25 +15,32 @@ from weakref import WeakKeyDictionary
 from distributed import Worker, __version__
 from distributed.core import Status
 
-from dask_efficiency.accounts.processors import encode_processors
+from dask_efficiency.accounts.checks import amount, text, whole
+from dask_efficiency.accounts.intake import fitting
+from dask_efficiency.accounts.processors import USED, ProcessorTime, encode_processors
 from dask_efficiency.accounts.wire.heartbeats import REPORT_SECONDS, HeartbeatWriter
-from dask_efficiency.accounts.wire.snapshots import OWN_WORK, Snapshot, encode_not_measured, encode_window
-from dask_efficiency.accounts.worker.balance import Balance, Outcome, Used, WindowBalance
+from dask_efficiency.accounts.wire.snapshots import OWN_WORK, Snapshot, encode_not_measured
+from dask_efficiency.accounts.worker.answer import WindowAnswer, encode_answer
+from dask_efficiency.accounts.worker.balance import Balance, Outcome, Used
 from dask_efficiency.accounts.worker.ledger import Ledger
 from dask_efficiency.accounts.worker.log import Entry
 from dask_efficiency.accounts.worker.slots import Slots
-from dask_efficiency.plugin import names
+from dask_efficiency.plugin import names, plain
 from dask_efficiency.plugin.guard import Guard
+from dask_efficiency.plugin.message_contents import telling_receivers
+from dask_efficiency.plugin.messages import MESSAGES_HERE
 from dask_efficiency.plugin.parts import Parts, WorkerPart
-from dask_efficiency.plugin.patches import stays_off
-from dask_efficiency.plugin.processors import oom_counter, oom_kills, own_processors
+from dask_efficiency.plugin.patches import GET_DATA, Replacements, stays_off
+from dask_efficiency.plugin.processors import oom_counter, oom_kills, own_processors, own_time
 from dask_efficiency.plugin.version import check_distributed
 from dask_efficiency.plugin.worker.fine_metrics import (
     BY_MEMORY_MANAGER,
+    MAX_LEFT_OUT,
     FineMetrics,
     OutsideMetrics,
     ShuffleWatch,
     SpillMetrics,
+    left_out,
 )
 from dask_efficiency.plugin.worker.gpu import WorkerGpu
 from dask_efficiency.plugin.worker.hooks import WorkerHooks
@@ -51,6 +58,9 @@ check_distributed(__version__)
 #: Age, nanoseconds, below which the last new heartbeat is repeated: three quarters of the interval between reports, as
 #: heartbeats are not in step with it.
 REPEAT_NS = round(0.75e9 * REPORT_SECONDS)
+#: Nanoseconds between two readings of the processors' time, of which the kernel writes a line for each: as far apart as
+#: the points of the scheduler's history.
+PROCESSORS_NS = 5_000_000_000
 
 _METERS: WeakKeyDictionary[Worker, WorkerMeter] = WeakKeyDictionary()
 
@@ -111,9 +121,16 @@ class WorkerMeter:
         #: Payload of the last heartbeat, and the instant at which it was new; None to make the next one new.
         self._last_heartbeat: dict[str, Any] | None = None
         self._reported_at: int | None = None
+        self._processors_guard = Guard(
+            "its processors", f"dask_efficiency no longer reports who uses the cores of {address}"
+        )
+        self._processor_time: ProcessorTime | None = None
+        self._processors_due = 0
         #: Accounts of the last snapshot, of a heartbeat or an answer.
         self.reported: Balance | None = None
         self._final: dict[str, Any] | None = None
+        #: What is known about users' labels that counted what is no number.
+        self._left_out: dict[str, None] = {}
         #: CPU nanoseconds in tasks, as known last.
         self._tasks_cpu = 0
         #: Answers that wait to be sent; heartbeats report nothing newer before them.
@@ -128,6 +145,7 @@ class WorkerMeter:
         """Make everything that measures, and connect it with the ledger."""
         digests = worker.digests_total
         self._metrics, self._outside = FineMetrics(digests), OutsideMetrics(digests)
+        self._spilling = SpillMetrics(digests)
         self._process_metrics = counted = ProcessMetrics(worker)
         self._sensors = WorkerSensors(worker)
         self.oom_counter = oom_counter()
@@ -139,11 +157,12 @@ class WorkerMeter:
         log: list[Entry] = []
         self.spills = SpillWatch(worker.data, spill_noter(log, worker, self.threads, self._guard.fail))
         self._shuffles = ShuffleWatch(worker)
+        self._receivers, self._of_messages = Replacements(), object()
         self._kept_back = KeptBack()
         self._slots = Slots(self._ledger, (ts.key for ts in worker.state.long_running))
         self._pending = PendingTasks(
             self._ledger,
-            SpillMetrics(digests),
+            self._spilling,
             threads=self.threads,
             spills=self.spills,
             library=self._causes.library,
@@ -153,6 +172,7 @@ class WorkerMeter:
         self._metered = MeteredWindows(
             *(self._metrics.gained, self._shuffles.metered, self._pending.made, counted.transfers),
             *(self.spills.moved, counted.samples),
+            beside=partial(MESSAGES_HERE.metered, self._of_messages),
             levels=counted.memory,
         )
         self.hooks = WorkerHooks(
@@ -176,6 +196,8 @@ class WorkerMeter:
         self.threads.attach()
         self.spills.start()
         self._shuffles.start()
+        MESSAGES_HERE.start(self._of_messages)
+        self._receivers.put(GET_DATA, self.worker, telling_receivers)
         self._gpu.start(plugin.gpu)
         self._causes.start(enabled=plugin.waiting)
         self._sensors.start(enabled=plugin.sensors)
@@ -203,6 +225,8 @@ class WorkerMeter:
         self._sensors.stop()
         self.spills.stop()
         self._shuffles.stop()
+        self._receivers.put_back()
+        MESSAGES_HERE.stop(self._of_messages)
         self.threads.detach()
 
     def _closes(self) -> bool:
@@ -223,7 +247,7 @@ class WorkerMeter:
         for window in self._ledger.windows:
             balance = self._close_window(window, at)
             if balance is not None:
-                windows[window] = encode_window(balance)
+                windows[window] = encode_answer(balance)
         self._final = {
             "worker": self.worker.address,
             "session": self.session,
@@ -259,13 +283,22 @@ class WorkerMeter:
         sensors = self._sensors.latest()
         if sensors:
             payload[names.SENSORS] = sensors
+        if (used := self._used(at)) is not None:
+            payload[USED] = used
         if self.oom_counter is not None:
-            payload[names.OOM_KILLS] = str(self.oom_counter), oom_kills(self.oom_counter)
+            payload[names.OOM_KILLS] = fitting(self.oom_counter, names.MAX_PATH), oom_kills(self.oom_counter)
         self.hooks.sample()
         self._parts.each("heartbeat")
         self._heartbeats_ns += thread_time_ns() - began
         self._last_heartbeat, self._reported_at = payload, at
         return dict(payload)
+
+    def _used(self, at: int) -> ProcessorTime | None:
+        """Time of the processors that this worker may use, a little while ago: the kernel writes a line for each."""
+        if at >= self._processors_due:
+            self._processors_due = at + PROCESSORS_NS
+            self._processor_time = self._processors_guard(own_time)
+        return self._processor_time
 
     def _keep_back(self) -> bool:
         if not self.spills.watching:
@@ -285,8 +318,14 @@ class WorkerMeter:
         """Answer the scheduler, with profiles of at most ``limit`` rows, ``delay`` seconds after the snapshot.
 
         Actions: ``snapshot``; ``open`` or ``close`` a window now; ``clock``; ``everything`` in the next heartbeats;
-        ``last-words`` of a worker that closes. Parts answer other actions.
+        ``last-words`` of a worker that closes. Parts answer other actions. A question that is malformed is an error of
+        whoever asked: RefusedPayload.
         """
+        asked, *_ = plain.taken((asked, window, limit, delay))
+        text("action", action)
+        text("window", window)
+        whole("limit", limit)
+        amount("delay", delay, names.MAX_DELAY_SECONDS)
         if action == names.CLOCK:
             return {"at": monotonic_ns(), "wall": time.time_ns() - monotonic_ns()}
         if action == names.EVERYTHING:
@@ -314,7 +353,7 @@ class WorkerMeter:
                 elif action == names.CLOSE:
                     balance = self._close_window(window, at)
                     if balance is not None:
-                        answer["window"] = encode_window(balance, limit=limit)
+                        answer["window"] = encode_answer(balance, limit=limit)
                 if delay > 0:
                     self._answers += 1
                     try:
@@ -335,7 +374,16 @@ class WorkerMeter:
             logger.exception("dask_efficiency cannot find out which processors %s may use", self.worker.address)
         if off := stays_off():
             known[names.STAYS_OFF] = off
+        if self._left_out:
+            known[names.LEFT_OUT] = list(self._left_out)
         return known
+
+    def _note_left_out(self) -> None:
+        """Log labels that counted what is no number, each once."""
+        for what in left_out(self._metrics, self._outside, self._spilling, self._process_metrics.disk):
+            if what not in self._left_out and len(self._left_out) < MAX_LEFT_OUT:
+                self._left_out[what] = None
+                logger.warning("dask_efficiency: %s", what)
 
     def _open_window(self, window: str, at: int) -> None:
         self._ledger.open_window(window, at=at)
@@ -343,14 +391,14 @@ class WorkerMeter:
         self._pending.sizes.open_window(window)
         self._labels_guard(self._metered.open_window, window)
 
-    def _close_window(self, window: str, at: int) -> WindowBalance | None:
+    def _close_window(self, window: str, at: int) -> WindowAnswer | None:
         balance = self._ledger.close_window(window, at=at)
         skew = self._pending.sizes.close_window(window)
         metered = self._labels_guard(self._metered.close_window, window) or {}
         if balance is None:
             return None
-        balance = self._causes.close_window(window, balance, self._pending.overhead)
-        return replace(balance, details=replace(balance.details, skew=skew, metered=metered))
+        answer = self._causes.close_window(window, balance, self._pending.overhead, metered)
+        return replace(answer, details=replace(answer.details, skew=skew))
 
     def _catch_up(self, at: int) -> None:
         """Bring the ledger up to now; called between stimuli, when all fine metrics have arrived."""
@@ -366,7 +414,7 @@ class WorkerMeter:
 
     def _snapshot(self, at: int, *, final: bool = False) -> Snapshot:
         self._seq += 1
-        outside = self._outside.gained()
+        outside: dict[str, int] = self._labels_guard(self._outside.gained) or {}
         seceded = self._slots.seceded_ns(at)
         if self.spills.watching:
             outside[BY_MEMORY_MANAGER] = self._slots.unnoticed
@@ -378,7 +426,7 @@ class WorkerMeter:
             outside.update(part.outside())
         if self._heartbeats_ns:
             outside[OWN_WORK] = self._heartbeats_ns + self.hooks.cost.spent + self._causes.spent + self._sensors.spent
-        details = self._metrics.details() | self._pending.details
+        details: dict[str, int] = (self._labels_guard(self._metrics.details) or {}) | self._pending.details
         self._threads_guard(self._process.read)
         if self._threads_guard.off is None:
             if self._causes.not_sampled:  # else it is a cause
@@ -395,4 +443,5 @@ class WorkerMeter:
         gpu = self._gpu.totals(unknown_tasks=self._pending.unknown)
         causes = self._causes.of_snapshot(balance, self._pending.overhead)
         amounts = self._labels_guard(self._metered.amounts) or {}
+        self._labels_guard(self._note_left_out)
         return Snapshot(self.incarnation, self._seq, balance, outside, details, final, gpu, causes, amounts)

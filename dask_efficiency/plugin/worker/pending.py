@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from dask_efficiency.accounts.gpu import GpuUse
+from dask_efficiency.accounts.intake import whole_number
 from dask_efficiency.accounts.metered import BYTES, COUNT, MADE, RESULTS, Metered
 from dask_efficiency.accounts.worker.balance import Outcome, Used
 from dask_efficiency.accounts.worker.ledger import Final, Ledger
@@ -86,7 +87,8 @@ class PendingTasks:
 
     def made(self) -> dict[Metered, int]:
         """Bytes and number of the results of known size so far."""
-        return {Metered(RESULTS, "", "", MADE, unit): n for unit, n in zip((BYTES, COUNT), self._made, strict=True)}
+        made = zip((BYTES, COUNT), self._made, strict=True)
+        return {Metered(RESULTS, "", "", MADE, unit): whole_number(n) for unit, n in made}
 
     def used_so_far(self) -> dict[object, Used]:
         """Use of the tasks that are not finalized, by reservation."""

@@ -12,6 +12,7 @@ from typing import Any
 from distributed import Scheduler, Worker
 from distributed.worker_state_machine import TaskState
 
+from dask_efficiency.accounts.intake import fitting, whole_number
 from dask_efficiency.accounts.metered import (
     BYTES,
     COUNT,
@@ -30,7 +31,7 @@ from dask_efficiency.accounts.metered import (
 )
 from dask_efficiency.accounts.rows import add
 from dask_efficiency.accounts.wire.snapshots import CORE_WAIT, OTHER_CORE_WAIT, OTHER_CPU
-from dask_efficiency.accounts.worker.log import MAX_PREFIX_LENGTH
+from dask_efficiency.accounts.worker.log import prefix_of
 from dask_efficiency.plugin.worker.fine_metrics import Digests
 from dask_efficiency.plugin.worker.threads import TaskThreads
 from dask_efficiency.straggler.task_rates import MAX_RUNNING, RunningTask, TaskRateCounter, TaskRateWriter
@@ -147,7 +148,7 @@ class ProcessMetrics:
         self.writer = TaskRateWriter()
         self._worker = worker
         self._last_transfer: Any = next(reversed(worker.transfer_incoming_log), None)
-        self._disk = _DiskMetrics(worker.digests_total)
+        self.disk = _DiskMetrics(worker.digests_total)
         #: Bytes and messages so far by sender's address; further senders count as one.
         self._received: dict[str, list[int]] = {}
         self._samples: dict[Metered, int] = {}
@@ -156,13 +157,13 @@ class ProcessMetrics:
         """Task rates of a heartbeat, with nanoseconds: (CPU, wall) of running tasks, CPU of all, waits for a core."""
         self._read_transfers()
         waited = -1.0 if core_wait is None else core_wait / 1e9
-        disk = self._disk.total(SECONDS), self._disk.total(BYTES)
+        disk = self.disk.total(SECONDS), self.disk.total(BYTES)
         totals = (*disk, waited, time.process_time(), cpu / 1e9)
         longest = sorted(self._worker.state.executing, key=lambda ts: -used.get(ts.key, (0, 0))[1])
         running = [
-            RunningTask(ts.prefix[:MAX_PREFIX_LENGTH], used[ts.key][1] / 1e9, input_bytes(ts))
+            RunningTask(prefix_of(ts.prefix), used[ts.key][1] / 1e9, input_bytes(ts))
             for ts in longest[:MAX_RUNNING]
-            if ts.key in used and used[ts.key][1] > LONG * 1e9 * self.counter.usual(ts.prefix[:MAX_PREFIX_LENGTH])
+            if ts.key in used and used[ts.key][1] > LONG * 1e9 * self.counter.usual(prefix_of(ts.prefix))
         ]
         return self.writer.heartbeat(self.counter, totals, running)
 
@@ -172,19 +173,19 @@ class ProcessMetrics:
         worker, found = self._worker, {}
         for sender, amount in self._received.items():
             for unit, value in zip((BYTES, COUNT), amount, strict=True):
-                found[Metered(TRANSFERS, "", sender, RECEIVED, unit)] = value
-        found[Metered(TRANSFERS, "", "", SENT, BYTES)] = worker.transfer_outgoing_bytes_total
-        found[Metered(TRANSFERS, "", "", SENT, COUNT)] = worker.transfer_outgoing_count_total
+                found[Metered(TRANSFERS, "", sender, RECEIVED, unit)] = whole_number(value)
+        found[Metered(TRANSFERS, "", "", SENT, BYTES)] = whole_number(worker.transfer_outgoing_bytes_total)
+        found[Metered(TRANSFERS, "", "", SENT, COUNT)] = whole_number(worker.transfer_outgoing_count_total)
         return found
 
     def memory(self) -> dict[Metered, int]:
         """Bytes of the process now, and of its results by Dask's estimate; again for each prefix whose tasks run."""
         worker, state = self._worker, self._worker.state
         spilled = getattr(worker.data, "spilled_total", None)
-        managed = state.nbytes - (0 if spilled is None else spilled.memory)
-        levels = {PROCESS: int(worker.monitor.get_process_memory()), MANAGED: max(0, int(managed))}
+        managed = whole_number(state.nbytes) - (0 if spilled is None else whole_number(spilled.memory))
+        levels = {PROCESS: whole_number(worker.monitor.get_process_memory()), MANAGED: max(0, managed)}
         found = {Metered(MEMORY, "", "", label, BYTES): level for label, level in levels.items()}
-        running = {ts.prefix[:MAX_PREFIX_LENGTH] for ts in chain(state.executing, state.long_running)}
+        running = {prefix_of(ts.prefix) for ts in chain(state.executing, state.long_running)}
         how = "" if len(running) == 1 and len(Worker._instances) <= 1 else SHARED
         for prefix in running:
             samples = Metered(MEMORY, "", prefix, SAMPLES + how, COUNT)
@@ -205,7 +206,7 @@ class ProcessMetrics:
                 break
             new.append(entry)
         for entry in reversed(new):
-            sender, nbytes = str(entry["who"]), int(entry["total"])
+            sender, nbytes = fitting(entry["who"]), whole_number(entry["total"])
             self.counter.transfer(sender, seconds=float(entry["duration"]), nbytes=nbytes)
             if sender not in self._received and len(self._received) >= MAX_METERED // 4:
                 sender = ""
@@ -219,6 +220,8 @@ class ProcessMetrics:
 def input_bytes(ts: TaskState) -> float:
     """Bytes of a task's inputs; an estimate if there are many."""
     count = len(ts.dependencies)
-    if count <= MAX_INPUTS:
-        return float(sum([dependency.nbytes or 0 for dependency in ts.dependencies]))
-    return count / MAX_INPUTS * sum([dependency.nbytes or 0 for dependency in islice(ts.dependencies, MAX_INPUTS)])
+    looked_at = ts.dependencies if count <= MAX_INPUTS else islice(ts.dependencies, MAX_INPUTS)
+    sizes: list[Any] = [dependency.nbytes for dependency in looked_at]
+    if {*map(type, sizes)} != {int} or min(sizes) < 0:
+        sizes = [*map(whole_number, sizes)]
+    return max(1.0, count / MAX_INPUTS) * float(sum(sizes))

@@ -18,13 +18,15 @@ from distributed import Worker
 
 from dask_efficiency.accounts.details import WindowDetails
 from dask_efficiency.accounts.processors import cores
-from dask_efficiency.accounts.worker.log import MAX_PREFIX_LENGTH
+from dask_efficiency.accounts.worker.log import prefix_of, span_of
 from dask_efficiency.accounts.worker.waiting import Key, WaitingSums
 from dask_efficiency.plugin.guard import Guard
+from dask_efficiency.plugin.loop_blocks import GIL_TURNS, LoopBlocks
+from dask_efficiency.plugin.messages import MESSAGES_HERE
 from dask_efficiency.plugin.processors import Throttling, own_processors
-from dask_efficiency.plugin.stacks import LoopBlocks, Stacks, has_gil
+from dask_efficiency.plugin.stacks import Stacks, has_gil
+from dask_efficiency.plugin.thread_clocks import HeldReader, ThreadClocks, ThreadFiles
 from dask_efficiency.plugin.worker.look import Look
-from dask_efficiency.plugin.worker.thread_clocks import HeldReader, ThreadClocks, ThreadFiles
 from dask_efficiency.plugin.worker.threads import TaskThreads
 from dask_efficiency.plugin.worker.wait_states import CALLS, WaitStates, find_gil
 from dask_efficiency.plugin.worker.watched_threads import LibraryThreads, WatchedThreads
@@ -65,6 +67,7 @@ class WaitingSampler:
         self._stopped = False
         self._thread: threading.Thread | None = None
         self._look: Look | None = None
+        self._blocks: LoopBlocks | None = None
         self._spent = 0
         self._spent_on_loop = 0
         #: Smoothed CPU nanoseconds of a look.
@@ -88,7 +91,7 @@ class WaitingSampler:
 
     def start(self) -> None:
         """Begin; called once."""
-        self._not_here = self._guard(_why_not)
+        self._not_here = self._guard(why_not)
         if self.off is None:
             self._thread = threading.Thread(target=self._run, name="dask-efficiency-waiting", daemon=True)
             self._guard(self._thread.start)
@@ -111,6 +114,8 @@ class WaitingSampler:
                 try:
                     look.go_on(monotonic_ns())
                     look.give_up(every=edge)
+                    if edge and self._blocks is not None:
+                        self._blocks.tell()
                 finally:
                     self._turn.release()
             self._collect()
@@ -157,6 +162,7 @@ class WaitingSampler:
                 opened.enter_context(closing(LibraryThreads(reader))),
                 Stacks() if has_gil() else None,  # without a GIL, frames of others change while they are walked
                 running=partial(_running, self._worker, self._task_threads),
+                task_of=partial(_task_of, self._worker, self._task_threads),
                 loop_ident=self._loop_ident,
                 cores=cores([own_processors()]),
                 nthreads=partial(getattr, self._worker.state, "nthreads"),
@@ -165,10 +171,15 @@ class WaitingSampler:
             )
             look.begin(monotonic_ns())
             self._look = look
-            blocks = LoopBlocks(
-                self._worker, look.loop_stack, lambda block: self._samples.append(("loop_blocks", block, 0))
+            samples = self._samples
+            self._blocks = LoopBlocks(
+                self._worker,
+                look.look_at_loop,
+                lambda block: samples.append(("loop_blocks", block, 0)),
+                partial(MESSAGES_HERE.during, self._loop_ident),
             )
-            self._sample(look, blocks, threads, own)
+            opened.callback(self._blocks.close)
+            self._sample(look, self._blocks, threads, own)
         except Exception as error:
             self._guard.fail(error)
         finally:
@@ -178,7 +189,7 @@ class WaitingSampler:
 
     def _sample(self, look: Look, blocks: LoopBlocks, threads: WatchedThreads, own: ThreadFiles) -> None:
         """Look again and again, until :meth:`stop`."""
-        before, faults = own.clocks() or ThreadClocks(0, 0, 0), 0
+        before, faults, at = own.clocks() or ThreadClocks(0, 0, 0), 0, monotonic_ns()
         loop: asyncio.AbstractEventLoop = self._worker.io_loop.asyncio_loop  # type: ignore[attr-defined]
         # A worker may be left open when its event loop is closed.
         while not self._closing and not loop.is_closed():
@@ -187,28 +198,34 @@ class WaitingSampler:
             interval = min(MAX_INTERVAL_NS, max(MIN_INTERVAL_NS, round(self._cost / MAX_SHARE)))
             if self._is_idle():
                 # Imports of an event loop before the first task are of interest too.
-                self._sleep(interval / 1e9 if look.stacks_wanted else ASLEEP_SECONDS)
-                look.begin(monotonic_ns())
-                blocks.look(look.stacks_wanted)
+                wanted = look.stacks_wanted
+                self._sleep(interval / 1e9 if wanted else ASLEEP_SECONDS)
+                with self._turn:
+                    last, at, clocks = at, monotonic_ns(), own.clocks() or before
+                    is_late = wanted and clocks.turns - before.turns >= GIL_TURNS
+                    look.begin(at, gil_wait=max(0, at - last - interval) if is_late else 0)
+                    before = clocks
+                    blocks.look(look.stacks_wanted)
                 continue
             # Work as regular as the looks would always be seen at the same line.
             interval = round(interval * (0.5 + self._random.random()))
             due = monotonic_ns() + interval
             if self._alarm.acquire(timeout=interval / 1e9):
                 continue
-            at = monotonic_ns()
+            last, at = at, monotonic_ns()
             with self._turn:
                 if self._closing:
                     return
                 threads.glimpse()  # as soon as the GIL is there
                 clocks = own.clocks() or before
-                late = max(0, at - due - (clocks.core - before.core))
+                late, turns = max(0, at - due - (clocks.core - before.core)), clocks.turns - before.turns
                 faulted, faults = faults, _page_faults()
-                stopped = stood_still(late, clocks.turns - before.turns, faults - faulted)
-                look.sample(at, gil_wait=late - stopped, stopped=stopped)
+                stopped = stood_still(late, turns, faults - faulted)
+                is_late = turns >= GIL_TURNS and not stopped
+                look.sample(at, gil_wait=at - last - interval if is_late else late - stopped, stopped=stopped)
                 before = clocks
                 blocks.look(look.stacks_wanted)
-            look.find_libraries()
+            look.read_files()
             took = thread_time_ns() - began
             # One long look, as the first ones are, must not delay the next for long.
             self._cost += 0.4 * (min(took, 3 * self._cost) - self._cost)
@@ -238,9 +255,19 @@ def _running(worker: Worker, threads: TaskThreads) -> list[tuple[int, int, Key |
     state, keys = worker.state, worker.active_threads
     for ident, (start, _, _) in list(threads.live.items()):
         ts = state.tasks.get(keys.get(ident))  # type: ignore[arg-type]  # None is no key
-        key = (ts.span_id or "", ts.prefix[:MAX_PREFIX_LENGTH]) if ts is not None and ts in state.executing else None
+        key = (span_of(ts.span_id), prefix_of(ts.prefix)) if ts is not None and ts in state.executing else None
         found.append((ident, start, key))
     return found
+
+
+def _task_of(worker: Worker, threads: TaskThreads, ident: int) -> tuple[str, bool] | None:
+    """Prefix of the task that a thread runs, and True; of the one that it has just ended, and False; or None."""
+    key, runs = worker.active_threads.get(ident), True
+    if key is None:
+        ended = [key for key, (_, _, _, of, _) in list(threads.done.items()) if of == ident]
+        key, runs = ended[-1] if ended else None, False
+    ts = worker.state.tasks.get(key)  # type: ignore[arg-type]  # None is no key
+    return None if ts is None else (prefix_of(ts.prefix), runs)
 
 
 def stood_still(late: int, turns: int, faults: int) -> int:
@@ -263,7 +290,7 @@ def _page_faults() -> int:
     return resource.getrusage(resource.RUSAGE_THREAD).ru_majflt
 
 
-def _why_not() -> str | None:
+def why_not() -> str | None:
     """Reason why threads cannot be sampled on this system; None if they can."""
     if sys.platform != "linux":
         return "no /proc/self/task/*/syscall: not Linux"

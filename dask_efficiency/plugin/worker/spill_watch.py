@@ -12,6 +12,7 @@ from typing import Any
 from distributed import Worker
 from zict import Buffer
 
+from dask_efficiency.accounts.intake import whole_number
 from dask_efficiency.accounts.metered import (
     BYTES,
     COUNT,
@@ -93,7 +94,7 @@ class SpillWatch:
 
     def moved(self) -> dict[Metered, int]:
         """Bytes and number of the items moved so far, by their size in the faster memory."""
-        return dict(self._moved)
+        return {metered: whole_number(n) for metered, n in self._moved.items()}
 
     def _moves(self, call: Callable[..., Any], *, buffer: Any, way: str, reading: bool) -> Callable[..., Any]:
         """A call that moves an item, timed and counted."""
@@ -104,7 +105,7 @@ class SpillWatch:
             result = call(key, *value)
             if not in_use:
                 weight = buffer.fast.weights.get(key)  # None of one too large for that memory
-                nbytes = int(buffer.weight(key, result) if weight is None else weight)
+                nbytes = whole_number(buffer.weight(key, result) if weight is None else weight)
                 add(self._moved, {Metered(RESULTS, "", "", way, unit): n for unit, n in ((BYTES, nbytes), (COUNT, 1))})
             return result
 

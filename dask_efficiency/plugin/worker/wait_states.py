@@ -1,26 +1,23 @@
-"""WaitStates: what a thread waits for, from the system call in which it sleeps; the GIL, and the locks of Python."""
+"""WaitStates: what a thread waits for, from the system call in which it sleeps; and the address of the GIL."""
 
 from __future__ import annotations
 
 import _thread
-import concurrent.futures
 import ctypes
-import dis
-import os
-import queue
 import struct
 import threading
 import time
 from collections.abc import Callable, Mapping
 from contextlib import closing
-from types import CodeType, FrameType
 
 from dask_efficiency.plugin.stacks import has_gil
-from dask_efficiency.plugin.worker.thread_clocks import HeldReader, ThreadFiles
+from dask_efficiency.plugin.thread_clocks import HeldReader, ThreadFiles
 
 RUNNING = "running"
 GIL, STOPPED, LOCK, SLEEP = "gil", "stopped", "lock", "sleep"
 FILE, NETWORK, CHILD, UNKNOWN = "file", "network", "child-process", "unknown"
+#: Asleep, but not as Python sleeps; no cause yet: C code that tries again and again, as databases do at a lock.
+POLLS = "polls"
 #: Descriptors of one poll or select that are read. A guess: more are servers.
 MAX_DESCRIPTORS = 32
 #: Kinds of calls: a cause, or what to read next.
@@ -80,11 +77,16 @@ def _numbers(table: str) -> dict[int, str]:
 CALLS: Mapping[str, Mapping[int, str]] = {"x86_64": _numbers(_X86_64), "aarch64": _numbers(_AARCH64)}
 
 
+#: CLOCK_MONOTONIC and TIMER_ABSTIME, the first arguments of the call by which Python's ``time.sleep`` sleeps.
+_UNTIL = [1, 1]
+
+
 class WaitStates:
     """Names the causes of threads' waits on a machine of CALLS; futexes are unknown if the GIL's are."""
 
     def __init__(self, machine: str, reader: HeldReader, *, is_gil: Callable[[int], bool] | None) -> None:
         self._kinds = {number: _KINDS[name] for number, name in CALLS[machine].items()}
+        self._sleep = next(number for number, name in CALLS[machine].items() if name == "clock_nanosleep")
         self._link = reader.link
         self._memory = reader.memory
         self._is_gil = is_gil
@@ -115,6 +117,8 @@ class WaitStates:
             return self._any_of(self._polled(*arguments[:2]), arguments[1])
         if kind is _SELECT:
             return self._any_of(self._selected(*arguments[:4]), arguments[0])
+        if kind is SLEEP and (number != self._sleep or arguments[:2] != _UNTIL):
+            return POLLS
         return kind
 
     def _descriptor(self, descriptor: int, sleeper: ThreadFiles) -> str:
@@ -190,6 +194,9 @@ _GIL_BYTES = 256
 _FUTEX_CALLS = {b"202", b"98"}
 
 _known: Callable[[int], bool] | None = None
+#: Searches that may fail in one process, as each holds the GIL for a tenth of a second. A guess.
+MAX_SEARCHES = 3
+_searches = 0
 
 
 def find_gil(reader: HeldReader) -> Callable[[int], bool] | None:
@@ -197,10 +204,11 @@ def find_gil(reader: HeldReader) -> Callable[[int], bool] | None:
 
     A thread is made to contend for the GIL, and read while this one holds it: some milliseconds, once in each process.
     """
-    global _known
+    global _known, _searches
     if not has_gil():
         return lambda address: False
-    if _known is None:
+    if _known is None and _searches < MAX_SEARCHES:
+        _searches += 1
         seen = _addresses(reader)
         if seen:
             low, high = min(seen) - _GIL_BYTES, max(seen) + _GIL_BYTES
@@ -241,53 +249,3 @@ def _addresses(reader: HeldReader) -> set[int]:
         if go.locked():
             go.release()
     return seen
-
-
-#: Modules of which every wait is at a lock of Python.
-_FILES = (str(threading.__file__), str(queue.__file__), os.path.dirname(str(concurrent.futures.__file__)) + os.sep)
-#: Methods by which a line waits for such a lock.
-_METHODS = frozenset({"acquire", "__enter__", "wait", "wait_for", "join", "get", "put", "result", "exception"})
-#: Lines cached. A guess, to bound memory.
-MAX_KNOWN = 5_000
-
-
-class PythonLocks:
-    """Distinguishes waits at locks of Python from waits inside a library, by the innermost frame.
-
-    A lock's ``acquire`` is C code, as is a library's function, and has no frame. But the line that called it has its
-    name. A function that waits under another name counts as a library's.
-    """
-
-    def __init__(self) -> None:
-        self._known: dict[tuple[int, int], tuple[bool, CodeType]] = {}
-
-    def hold_up(self, frame: FrameType | None) -> bool:
-        """True if the wait is at a lock of Python; False without a frame."""
-        if frame is None:
-            return False
-        code = frame.f_code
-        at = id(code), frame.f_lasti
-        known = self._known.get(at)
-        if known is None:
-            if len(self._known) >= MAX_KNOWN:
-                self._known.clear()
-            # The code is kept, so that its id is not reused.
-            known = self._known[at] = _waits(code, frame.f_lasti), code
-        return known[0]
-
-
-def _waits(code: CodeType, at: int) -> bool:
-    if code.co_filename.startswith(_FILES):
-        return True
-    line: int | None = None
-    names: dict[int | None, set[str]] = {}
-    for instruction in dis.get_instructions(code):
-        line = instruction.positions.lineno if instruction.positions is not None else None
-        if instruction.offset == at and instruction.opname == "BEFORE_WITH":  # up to Python 3.13
-            return True
-        # In Python 3.14 the instruction that enters a block has a number as argument, and its name only as text.
-        name = instruction.argval if isinstance(instruction.argval, str) else instruction.argrepr
-        names.setdefault(line, set()).add(name)
-        if instruction.offset >= at:
-            break
-    return not _METHODS.isdisjoint(names.get(line, ()))

@@ -13,11 +13,13 @@ from distributed import Scheduler, Worker
 
 from dask_efficiency.accounts.lines import Stack
 from dask_efficiency.accounts.worker.waiting import Key
-from dask_efficiency.plugin.worker.thread_clocks import HeldReader, ThreadClocks, ThreadFiles, cpu_clock
+from dask_efficiency.plugin.thread_clocks import HeldReader, ThreadClocks, ThreadFiles, cpu_clock
 from dask_efficiency.plugin.worker.wait_states import RUNNING
 
 #: Threads of Python that are watched; further ones count as a library's. A guess, to bound the cost of a look.
 MAX_THREADS = 256
+#: Threads that neither Dask nor Python started, whose stacks are looked at as holders of locks. A guess, as above.
+MAX_FOREIGN = 16
 #: Prefixes of the names of threads that Dask, Python and this package start for themselves.
 DASK_NAMES = ("MainThread", "IO loop", "Profile", "Dask", "TCP-Executor", "AsyncProcess", "asyncio_", "dask-efficiency")
 
@@ -35,6 +37,10 @@ class Watched:
         #: Last state, and stack then; None once the state may have changed.
         self.state: str | None = None
         self.stack: Stack = ()
+        #: True if it was in Python code there, and in no function of C.
+        self.interprets = False
+        #: True if it waits at a lock that is polled, and so for no thread of a library.
+        self.polls = False
         #: First content of its ``syscall`` file in this look; empty if it was not read.
         self.glimpse = b""
         #: Its CPU clock just before its clocks were read: unchanged while the thread sleeps.
@@ -156,6 +162,11 @@ class WatchedThreads:
             return ThreadFiles(self._reader, thread.native_id)
         except OSError:
             return None
+
+    @property
+    def foreign(self) -> list[int]:
+        """Idents of threads that others started, at most :data:`MAX_FOREIGN`."""
+        return list(self.python.keys() - self._known)[:MAX_FOREIGN]
 
     @property
     def native_ids(self) -> set[int]:

@@ -27,17 +27,26 @@ def begin_window(windows: dict[str, _Content], window: str, content: _Content) -
 
 
 class MeteredWindows:
-    """Growth of totals in each window, and the highest sample of ``levels``, which rise and fall."""
+    """Growth of totals in each window, and the highest sample of ``levels``, which rise and fall.
+
+    Those of ``beside`` have no way of data, which heartbeats carry.
+    """
 
     def __init__(
-        self, *sources: Callable[[], Mapping[Metered, int]], levels: Callable[[], Mapping[Metered, int]] = dict
+        self,
+        *sources: Callable[[], Mapping[Metered, int]],
+        beside: Callable[[], Mapping[Metered, int]] = dict,
+        levels: Callable[[], Mapping[Metered, int]] = dict,
     ) -> None:
-        self._sources, self._levels = sources, levels
+        self._sources, self._beside, self._levels = sources, beside, levels
         #: Totals at the opening of each window, and the highest levels since.
         self._windows: dict[str, tuple[dict[Metered, int], dict[Metered, int]]] = {}
 
     def totals(self) -> dict[Metered, int]:
         """Totals so far."""
+        return self._of_ways() | dict(self._beside())
+
+    def _of_ways(self) -> dict[Metered, int]:
         found: dict[Metered, int] = {}
         for source in self._sources:
             found |= source()
@@ -46,10 +55,10 @@ class MeteredWindows:
     def amounts(self) -> dict[str, int]:
         """Bytes and counts so far by way of the data and unit, as ``way/unit``."""
         found: dict[str, int] = {}
-        for metered, value in self.totals().items():
+        for metered, value in self._of_ways().items():
             if metered.unit in (BYTES, COUNT) and (way := metered.way):
                 name = f"{way}/{metered.unit}"
-                found[name] = found.get(name, 0) + value
+                found[name] = min(found.get(name, 0) + value, MAX_NANOSECONDS)
         return found
 
     def sample(self) -> None:
@@ -93,7 +102,8 @@ class SampleWindows:
     def open(self, window: str) -> None:
         """Begin a window, or begin it anew."""
         tables: dict[str, StackTable[Any] | list[Holdup]]
-        tables = {"profile": StackTable(), "holders": StackTable(), "gil_holds": [], "loop_blocks": []}
+        tables = {name: StackTable() for name in ("profile", "holders", "lock_looks")}
+        tables |= {"gil_holds": [], "loop_blocks": []}
         begin_window(self._windows, window, tables)
 
     def close(self, window: str) -> WindowDetails | None:

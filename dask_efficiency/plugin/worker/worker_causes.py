@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from functools import partial
 
 from distributed import Worker
 
 from dask_efficiency.accounts.buckets import Bucket, causes_of, fit_causes, named_causes
-from dask_efficiency.accounts.details import WindowDetails
+from dask_efficiency.accounts.metered import Metered
 from dask_efficiency.accounts.wire.snapshots import SnapshotCauses
+from dask_efficiency.accounts.worker.answer import WindowAnswer, answer_of
 from dask_efficiency.accounts.worker.balance import TASK_BUCKETS, Balance, WindowBalance
 from dask_efficiency.accounts.worker.reservations import SlotReservation
 from dask_efficiency.accounts.worker.waiting import Key
@@ -118,24 +118,30 @@ class WorkerCauses:
             self._sampler.open_window(window)
             begin_window(self._opened, window, (dict(parts), self._sampler.sums.mark()))
 
-    def close_window(self, window: str, balance: WindowBalance, parts: Mapping[str, int]) -> WindowBalance:
-        """Add causes to the accounts of a window."""
+    def close_window(
+        self, window: str, balance: WindowBalance, parts: Mapping[str, int], metered: Mapping[Metered, int]
+    ) -> WindowAnswer:
+        """Answer about a window, with causes and samples."""
         try:
-            return replace(balance, details=self._details(window, balance, parts))
+            return self._answer(window, balance, parts, metered)
         except Exception as error:
             self._guard.fail(error)
-            return balance
+            return answer_of(balance, metered=metered)
 
-    def _details(self, window: str, balance: WindowBalance, parts: Mapping[str, int]) -> WindowDetails:
+    def _answer(
+        self, window: str, balance: WindowBalance, parts: Mapping[str, int], metered: Mapping[Metered, int]
+    ) -> WindowAnswer:
         opened, mark = self._opened.pop(window, ({}, None))
         overhead = {cause: ns - opened.get(cause, 0) for cause, ns in parts.items()}
         found = self._sampler.close_window(window)
         if self.not_sampled or found is None or mark is None:
-            return WindowDetails(overhead=overhead)
+            return answer_of(balance, overhead=overhead, metered=metered)
         noncpu = {key: row[_NONCPU] for key, row in balance.rows.items()}
         causes = {key: row for key, row in self._sampler.sums.since(mark, noncpu).items() if row}
-        library = self._sampler.sums.free_slot_library(mark)
-        return replace(found, causes=causes, overhead=overhead, free_slot_library=library)
+        beside = self._sampler.sums.free_slot_library(mark)
+        return answer_of(
+            balance, causes=causes, overhead=overhead, beside_free_slots=beside, metered=metered, details=found
+        )
 
 
 def _fit(overhead: Mapping[str, int], waited: Mapping[str, int], buckets: Mapping[str, int]) -> dict[str, int]:

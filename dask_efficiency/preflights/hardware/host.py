@@ -27,32 +27,37 @@ class CannotMeasure(Exception):
 
 def best_rate(measure: Callable[[], tuple[float, float]], repeats: int = REPEATS) -> dict[str, Any]:
     """Repetition with the highest rate; ``measure`` returns one, and the share of time its threads computed, or NaN."""
-    found = _repeated(measure, repeats)
-    rate, share = max(found)
-    return {"value": rate, "share": share, "count": len(found), "range": spread_of([rate for rate, _ in found])}
+    repetitions = _repeated(measure, repeats)
+    rate, share = max(repetitions)
+    return {
+        "value": rate,
+        "share": share,
+        "count": len(repetitions),
+        "range": spread_of([rate for rate, _ in repetitions]),
+    }
 
 
 def least_seconds(measure: Callable[[], float], repeats: int = REPEATS) -> dict[str, Any]:
     """Repetition with the fewest seconds."""
-    found = _repeated(measure, repeats)
-    return {"value": min(found), "count": len(found), "range": spread_of(found)}
+    repetitions = _repeated(measure, repeats)
+    return {"value": min(repetitions), "count": len(repetitions), "range": spread_of(repetitions)}
 
 
 def _repeated(measure: Callable[[], T], repeats: int) -> list[T]:
-    found = []
+    repetitions = []
     began = time.perf_counter()
     for _ in range(repeats):
-        found.append(measure())
+        repetitions.append(measure())
         if time.perf_counter() - began > MAX_SECONDS:
             break
-    return found
+    return repetitions
 
 
-def spread_of(found: Sequence[float]) -> float:
+def spread_of(values: Sequence[float]) -> float:
     """Logarithm of the largest repetition over the least, which shows chance; NaN for a single one."""
-    if len(found) < 2 or min(found) <= 0:
+    if len(values) < 2 or min(values) <= 0:
         return math.nan
-    return math.log(max(found) / min(found))
+    return math.log(max(values) / min(values))
 
 
 #: Rows of the matrices: three of them take 1.5 MB, and a product a millisecond.
@@ -170,7 +175,7 @@ def python_loops(
 
     ``spent`` is called every quarter of a millisecond with the CPU seconds used so far.
     """
-    found = []
+    repetitions = []
     start = time.thread_time()
     for _ in range(repeats):
         count = 0
@@ -183,9 +188,9 @@ def python_loops(
         took = time.perf_counter() - began
         own = time.thread_time() - thread
         others = max(0.0, time.process_time() - process - own)
-        found.append((count / took, own / took, others / took))
-    rate, share, others = max(found)
-    spread = spread_of([each[0] for each in found])
+        repetitions.append((count / took, own / took, others / took))
+    rate, share, others = max(repetitions)
+    spread = spread_of([repetition[0] for repetition in repetitions])
     return {"value": rate, "share": share, "others": others, "count": repeats, "range": spread}
 
 

@@ -53,8 +53,8 @@ def matrix_products(torch: Any) -> dict[str, Any]:
     gpu = gpu_of(torch)
     modern = tuple(torch.cuda.get_device_capability(gpu)) >= BFLOAT16_CAPABILITY
     kind = torch.bfloat16 if modern else torch.float16
-    one, other = (torch.randn(ROWS, ROWS, device=gpu, dtype=kind) for _ in range(2))
-    return _rate(2 * ROWS**3, _timed(torch, lambda: torch.matmul(one, other)))
+    left, right = (torch.randn(ROWS, ROWS, device=gpu, dtype=kind) for _ in range(2))
+    return _rate(2 * ROWS**3, _timed(torch, lambda: torch.matmul(left, right)))
 
 
 def memory(torch: Any) -> dict[str, Any]:
@@ -68,10 +68,10 @@ def memory(torch: Any) -> dict[str, Any]:
 def host_copies(torch: Any) -> dict[str, Any]:
     """Bytes a second of the slower direction between page-locked memory of the host and the GPU."""
     gpu = gpu_of(torch)
-    here = torch.ones(COPIED_NBYTES, dtype=torch.uint8, pin_memory=True)
-    there = torch.empty(COPIED_NBYTES, dtype=torch.uint8, device=gpu)
-    to = _timed(torch, lambda: there.copy_(here, non_blocking=True))
-    back = _timed(torch, lambda: here.copy_(there, non_blocking=True))
+    on_host = torch.ones(COPIED_NBYTES, dtype=torch.uint8, pin_memory=True)
+    on_gpu = torch.empty(COPIED_NBYTES, dtype=torch.uint8, device=gpu)
+    to = _timed(torch, lambda: on_gpu.copy_(on_host, non_blocking=True))
+    back = _timed(torch, lambda: on_host.copy_(on_gpu, non_blocking=True))
     return _rate(COPIED_NBYTES, to, back)
 
 
@@ -166,7 +166,7 @@ def interface_to(host: str) -> str:
     except OSError:
         return ""
     interfaces = psutil.net_if_addrs().items()
-    return next((name for name, found in interfaces if own in {one.address for one in found}), "")
+    return next((name for name, addresses in interfaces if own in {address.address for address in addresses}), "")
 
 
 @contextmanager

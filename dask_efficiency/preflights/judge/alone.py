@@ -55,19 +55,21 @@ def compare_alone(subjects: Iterable[Subject]) -> dict[str, dict[Component, Work
     groups: dict[str, list[Subject]] = {}
     for subject in subjects:
         groups.setdefault(subject.group, []).append(subject)
-    found: dict[str, dict[Component, WorkerComparison]] = {}
+    compared: dict[str, dict[Component, WorkerComparison]] = {}
     for group in groups.values():
         for component in ALONE:
-            readings = {one.address: one.readings[component] for one in group if component in one.readings}
+            readings = {
+                subject.address: subject.readings[component] for subject in group if component in subject.readings
+            }
             for address, comparison in _compared(component, readings).items():
-                found.setdefault(address, {})[component] = comparison
-    return found
+                compared.setdefault(address, {})[component] = comparison
+    return compared
 
 
 def suspects(compared: Mapping[str, Mapping[Component, WorkerComparison]]) -> dict[str, dict[Component, float]]:
     """Components in which a worker seems slow, with its ratio, by address: they are measured again."""
     slow = {
-        address: {component: one.ratio for component, one in of_worker.items() if one.seems_slow}
+        address: {component: comparison.ratio for component, comparison in of_worker.items() if comparison.seems_slow}
         for address, of_worker in compared.items()
     }
     return {address: components for address, components in slow.items() if components}
@@ -85,17 +87,17 @@ def _compared(component: Component, readings: Mapping[str, Reading]) -> dict[str
     scale = math.hypot(
         spread_of_half([math.log(value / reference) for value in fastest_half(known)]), component.spread, noise
     )
-    found = {}
+    by_address = {}
     for address, value in seconds.items():
         peers = sorted(other / reference for name, other in seconds.items() if name != address)
         ratio = value / reference
         z = (math.log(ratio) if math.isfinite(ratio) else math.inf) / scale if len(seconds) >= MIN_PEERS else 0.0
         low, middle, high = (peers[0], peers[len(peers) // 2], peers[-1]) if peers else (math.nan,) * 3
-        one = WorkerComparison(ratio, low, middle, high, z)
+        comparison = WorkerComparison(ratio, low, middle, high, z)
         if turns := readings[address].beside:
-            one = replace(one, ratio=median(turns), confirmed=is_confirmed(ratio, turns))
-        found[address] = one
-    return found
+            comparison = replace(comparison, ratio=median(turns), confirmed=is_confirmed(ratio, turns))
+        by_address[address] = comparison
+    return by_address
 
 
 #: Measurements in turns with a good worker, next to each other in time, that settle whether a worker is slow.
@@ -124,14 +126,18 @@ def is_confirmed(first: float, ratios: Sequence[float]) -> bool | None:
 
 def unsettled(subject: Subject, suspected: Mapping[Component, float]) -> list[Component]:
     """Components, of those suspected with a first ratio, that need more turns to tell whether the worker is slow."""
-    return [one for one, first in suspected.items() if is_confirmed(first, subject.readings[one].beside) is None]
+    return [
+        component
+        for component, first in suspected.items()
+        if is_confirmed(first, subject.readings[component].beside) is None
+    ]
 
 
 def with_pair(subject: Subject, own: Mapping[Component, Reading], good: Mapping[Component, Reading]) -> Subject:
     """Worker with one more turn: readings of it and of a good worker, one right after the other."""
     readings = dict(subject.readings)
     for component in own.keys() & good.keys() & readings.keys():
-        seconds, least = (component.seconds(each[component].value) for each in (own, good))
+        seconds, least = (component.seconds(readings[component].value) for readings in (own, good))
         if 0 < least < math.inf and seconds < math.inf:  # a failure in the short time that is left says nothing
             before = readings[component]
             readings[component] = replace(before, beside=(*before.beside, seconds / least))

@@ -37,8 +37,8 @@ class MeasuredPair:
 class SlowPath:
     """Two groups of workers, sorted, that are fast within themselves, and slow in every pair across."""
 
-    one: tuple[str, ...]
-    other: tuple[str, ...]
+    first: tuple[str, ...]
+    second: tuple[str, ...]
     #: Ratio of the fastest pair across to the reference.
     ratio: float
     #: Number of measured pairs across.
@@ -70,7 +70,7 @@ class MeasuredPairs:
         for name in dict.fromkeys(name for best in self._best.values() for name in best):
             seconds = [best[name] for best in self._best.values() if name in best]
             self.reference[name] = median_of_fastest(seconds, 2 if final else 4)
-            half = [math.log(self.ratio(name, one)) for one in fastest_half(seconds)]
+            half = [math.log(self.ratio(name, took)) for took in fastest_half(seconds)]
             spread = spread_of_half(half) if final else 0.0
             self.thresholds[name] = max(THRESHOLD, math.exp(MIN_Z * math.hypot(spread, noise, name.spread)))
         self._partners: dict[str, set[str]] = {}
@@ -80,9 +80,9 @@ class MeasuredPairs:
         connected: dict[str, set[str]] = {}
         for link in self.links:
             cost = self._cost(link)
-            for one, other in ((link.first, link.second), (link.second, link.first)):
-                self._partners.setdefault(one, set()).add(other)
-                self._least[one] = min(cost, self._least.get(one, math.inf))
+            for worker, partner in ((link.first, link.second), (link.second, link.first)):
+                self._partners.setdefault(worker, set()).add(partner)
+                self._least[worker] = min(cost, self._least.get(worker, math.inf))
             if cost < 1:
                 first, second = (connected.get(worker, {worker}) for worker in (link.first, link.second))
                 if first is not second:
@@ -124,7 +124,7 @@ class MeasuredPairs:
         partners = frozenset(self.partners(worker))
         others = [group for group in self.groups if not group & partners]
         if len(partners & self.suspects) < ENOUGH_SUSPECTS:
-            others += [frozenset((one,)) for one in self.suspects - partners - {worker}]
+            others += [frozenset((suspect,)) for suspect in self.suspects - partners - {worker}]
         return others
 
     def is_settled(self, worker: str) -> bool:
@@ -138,8 +138,8 @@ class MeasuredPairs:
     def to_confirm(self) -> Iterator[tuple[str, str]]:
         """Pairs to measure again before anybody is named: slow workers with a good one, and slow paths."""
         for worker in self.slow_workers():
-            good = sorted((one for one in self._group if one in self._partners[worker]), key=self.least)
-            yield from ((worker, one) for one in good[:1])
+            good = sorted((partner for partner in self._group if partner in self._partners[worker]), key=self.least)
+            yield from ((worker, partner) for partner in good[:1])
         for across in self._crossings().values():
             link = min(across.values(), key=self._cost)
             yield link.first, link.second
@@ -151,32 +151,32 @@ class MeasuredPairs:
 
         Each with the ratio of the best of its pairs, by component in which all were slow; without any if all failed.
         """
-        found = {}
+        by_worker = {}
         for worker in sorted(self.suspects):
             if not self.groups or self.unmet(worker) or len(self._partners[worker]) < MIN_SLOW_PAIRS:
                 continue
             ratios = {name: self.ratio(name, seconds) for name, seconds in self._best[worker].items()}
             slow = {name: ratio for name, ratio in ratios.items() if ratio >= self.thresholds[name]}
             if slow or not ratios:  # else it was slow in one component with one, and in another with the next
-                found[worker] = slow
-        return found
+                by_worker[worker] = slow
+        return by_worker
 
     def slow_paths(self) -> list[SlowPath]:
         """Paths between two groups with slow pairs across."""
-        found = []
-        for (one, other), across in self._crossings().items():
+        paths = []
+        for (left, right), across in self._crossings().items():
             if len(across) >= MIN_CROSSING:
-                first, second = (tuple(sorted(self.groups[number])) for number in (one, other))
+                first, second = (tuple(sorted(self.groups[number])) for number in (left, right))
                 worst = [[self.ratio(name, took) for name, took in link.seconds.items()] for link in across.values()]
                 ratio = min(max(ratios, default=math.inf) for ratios in worst)
-                found.append(SlowPath(first, second, ratio, len(across)))
-        return found
+                paths.append(SlowPath(first, second, ratio, len(across)))
+        return paths
 
     def doubtful_paths(self) -> Iterator[tuple[frozenset[str], frozenset[str]]]:
         """Pairs of groups with too few pairs across to tell."""
-        for (one, other), across in self._crossings().items():
+        for (left, right), across in self._crossings().items():
             if len(across) < MIN_CROSSING:
-                yield self.groups[one], self.groups[other]
+                yield self.groups[left], self.groups[right]
 
     def divided(self) -> list[frozenset[str]]:
         """Groups with slow pairs to another group."""
@@ -184,12 +184,14 @@ class MeasuredPairs:
 
     def _crossings(self) -> dict[tuple[int, int], dict[frozenset[str], MeasuredPair]]:
         """Pairs across, each at its best, by the numbers of two groups; a fast one would have merged the groups."""
-        found: dict[tuple[int, int], dict[frozenset[str], MeasuredPair]] = {}
+        crossings: dict[tuple[int, int], dict[frozenset[str], MeasuredPair]] = {}
         for link in sorted(self.links, key=self._cost, reverse=True):
-            one, other = (self._group.get(worker) for worker in (link.first, link.second))
-            if one is not None and other is not None and one != other:
-                found.setdefault((min(one, other), max(one, other)), {})[frozenset((link.first, link.second))] = link
-        return found
+            left, right = (self._group.get(worker) for worker in (link.first, link.second))
+            if left is not None and right is not None and left != right:
+                crossings.setdefault((min(left, right), max(left, right)), {})[frozenset((link.first, link.second))] = (
+                    link
+                )
+        return crossings
 
 
 #: One worker of a pair sends, the other receives.
@@ -197,13 +199,13 @@ _BACK = {Component.SEND: Component.RECEIVE, Component.RECEIVE: Component.SEND}
 
 
 def _best(links: Iterable[MeasuredPair]) -> dict[str, dict[Component, float]]:
-    found: dict[str, dict[Component, float]] = {}
+    by_worker: dict[str, dict[Component, float]] = {}
     for link in links:
-        first, second = (found.setdefault(worker, {}) for worker in (link.first, link.second))
+        first, second = (by_worker.setdefault(worker, {}) for worker in (link.first, link.second))
         for name, seconds in link.seconds.items():
             for best, seen in ((first, name), (second, _BACK.get(name, name))):
                 best[seen] = min(seconds, best.get(seen, math.inf))
-    return found
+    return by_worker
 
 
 def median_of_fastest(seconds: Sequence[float], share: int = 2) -> float:

@@ -118,9 +118,9 @@ def next_round(
 
 def _cross(links: MeasuredPairs, free: Mapping[str, None], join: Callable[[str, Iterable[str]], bool]) -> None:
     """Add a pair across each two groups that seem to have a slow path between them, of workers that did not cross."""
-    for one, other in links.doubtful_paths():
-        fresh = sorted((worker for worker in one if worker in free), key=lambda worker: _crossed(links, worker, other))
-        partners = sorted(other & free.keys(), key=lambda worker: _crossed(links, worker, one))
+    for left, right in links.doubtful_paths():
+        fresh = sorted((worker for worker in left if worker in free), key=lambda worker: _crossed(links, worker, right))
+        partners = sorted(right & free.keys(), key=lambda worker: _crossed(links, worker, left))
         for worker in fresh:
             if join(worker, partners):
                 break

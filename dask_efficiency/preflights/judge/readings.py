@@ -10,6 +10,7 @@ from typing import Any, Self
 
 from dask_efficiency.accounts.checks import RefusedPayload
 from dask_efficiency.accounts.slow_worker import Cause
+from dask_efficiency.plugin.guard import MAX_REASON
 
 
 class Component(StrEnum):
@@ -60,7 +61,7 @@ class Component(StrEnum):
 
 #: Components measured in pairs; the others are measured of each worker alone.
 IN_PAIRS = (Component.SEND, Component.RECEIVE, Component.LATENCY, Component.COLLECTIVE, Component.TRAINING)
-ALONE = tuple(one for one in Component if one not in IN_PAIRS)
+ALONE = tuple(component for component in Component if component not in IN_PAIRS)
 
 #: Ratio of its time to the median of the fastest half from which a worker is slow. DLRover's 2 finds no slowdown of
 #: 1.5; healthy machines of one kind differ by less than 1.1.
@@ -130,10 +131,10 @@ def read_measurements(answer: object) -> tuple[dict[Component, Reading], dict[Co
         if not isinstance(content, Mapping):
             raise RefusedPayload(f"{component} is {content!r:.80}; expected a reading")
         if "missing" in content:
-            missing[component] = str(content["missing"])[:500]
+            missing[component] = str(content["missing"])[:MAX_REASON]
             continue
         if "failed" in content:
-            missing[component] = str(content["failed"])[:500]
+            missing[component] = str(content["failed"])[:MAX_REASON]
             readings[component] = Reading(math.inf if component.unit == "s" else 0.0)
             continue
         numbers = [content.get(name, math.nan) for name in ("value", "share", "others", "range")]
@@ -148,10 +149,10 @@ def read_measurements(answer: object) -> tuple[dict[Component, Reading], dict[Co
     return readings, missing
 
 
-def better(component: Component, one: Reading | None, other: Reading) -> Reading:
+def better(component: Component, old: Reading | None, new: Reading) -> Reading:
     """Better of two readings, with the repetitions of both."""
-    if one is None:
-        return other
-    best = min(one, other, key=lambda reading: component.seconds(reading.value))
-    extent = max((each.range for each in (one, other) if each.range >= 0), default=math.nan)
-    return Reading(best.value, best.share, best.others, one.count + other.count, extent, one.beside)
+    if old is None:
+        return new
+    best = min(old, new, key=lambda reading: component.seconds(reading.value))
+    extent = max((reading.range for reading in (old, new) if reading.range >= 0), default=math.nan)
+    return Reading(best.value, best.share, best.others, old.count + new.count, extent, old.beside)

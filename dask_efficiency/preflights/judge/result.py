@@ -9,6 +9,7 @@ from functools import cached_property
 from typing import Any, ClassVar
 
 from dask_efficiency.accounts.checks import RefusedPayload
+from dask_efficiency.accounts.intake import finite
 from dask_efficiency.accounts.slow_worker import SlowWorker
 from dask_efficiency.preflights.judge.alone import compare_alone
 from dask_efficiency.preflights.judge.links import MeasuredPair, MeasuredPairs, SlowPath
@@ -63,17 +64,17 @@ class PreflightResult(Printed):
     @property
     def tested(self) -> bool:
         """True if anything was tested."""
-        return not self.reason and any(not one.not_tested for one in self.subjects)
+        return not self.reason and any(not subject.not_tested for subject in self.subjects)
 
     @property
     def not_tested(self) -> dict[str, str]:
         """Reasons by name, of the workers of which nothing was measured."""
-        return {one.name: one.not_tested for one in self.subjects if one.not_tested}
+        return {subject.name: subject.not_tested for subject in self.subjects if subject.not_tested}
 
     @cached_property
     def by_group(self) -> dict[str, MeasuredPairs]:
         """Measured pairs, by group of comparable workers."""
-        group = {one.address: one.group for one in self.subjects}
+        group = {subject.address: subject.group for subject in self.subjects}
         links: dict[str, list[MeasuredPair]] = {}
         for link in self.links:
             links.setdefault(group.get(link.first, ""), []).append(link)
@@ -92,14 +93,14 @@ class PreflightResult(Printed):
     @cached_property
     def paths(self) -> tuple[SlowPath, ...]:
         """Slow paths between two groups of hosts, by the names of the hosts; there is none within a host."""
-        host = {one.address: one.host for one in self.subjects}
+        host = {subject.address: subject.host for subject in self.subjects}
 
         def hosts(side: tuple[str, ...]) -> tuple[str, ...]:
             return tuple(sorted({host[worker] for worker in side}))
 
         paths = (path for links in self.by_group.values() for path in links.slow_paths())
-        found = (SlowPath(hosts(path.one), hosts(path.other), path.ratio, path.pairs) for path in paths)
-        return tuple(path for path in found if not {*path.one} & {*path.other})
+        by_host = (SlowPath(hosts(path.first), hosts(path.second), path.ratio, path.pairs) for path in paths)
+        return tuple(path for path in by_host if not {*path.first} & {*path.second})
 
     @property
     def passed(self) -> bool:
@@ -110,10 +111,10 @@ class PreflightResult(Printed):
     def slow(self) -> tuple[str, ...]:
         """Names of slow workers, including each worker of a slow host, the most certain first."""
         slow = (
-            one.name
-            for found in self.slow_workers
-            for one in self.subjects
-            if (one.name == found.worker if found.worker else one.host == found.host)
+            subject.name
+            for finding in self.slow_workers
+            for subject in self.subjects
+            if (subject.name == finding.worker if finding.worker else subject.host == finding.host)
         )
         return tuple(dict.fromkeys(slow))
 
@@ -121,61 +122,63 @@ class PreflightResult(Printed):
     def ratios(self) -> dict[str, dict[Component, float]]:
         """By name, ratio of a worker's time to the median of the fastest half of comparable workers."""
         compared = compare_alone(self.subjects)
-        found: dict[str, dict[Component, float]] = {}
-        for one in self.subjects:
-            own = found[one.name] = {name: each.ratio for name, each in compared.get(one.address, {}).items()}
+        ratios: dict[str, dict[Component, float]] = {}
+        for subject in self.subjects:
+            own = ratios[subject.name] = {
+                name: comparison.ratio for name, comparison in compared.get(subject.address, {}).items()
+            }
             for links in self.by_group.values():
-                own |= {name: links.ratio(name, took) for name, took in links.readings(one.address).items()}
-        return found
+                own |= {name: links.ratio(name, took) for name, took in links.readings(subject.address).items()}
+        return ratios
 
     @cached_property
     def too_few(self) -> tuple[tuple[str, ...], ...]:
         """Names of the workers of each group that is too small to tell who is slow in it."""
         groups: dict[str, list[str]] = {}
-        for one in self.subjects:
-            if not (one.not_tested or one.broken):
-                groups.setdefault(one.group, []).append(one.name)
+        for subject in self.subjects:
+            if not (subject.not_tested or subject.broken):
+                groups.setdefault(subject.group, []).append(subject.name)
         return tuple(tuple(names) for names in groups.values() if len(names) < MIN_PEERS)
 
     def reading(self, subject: Subject, component: Component) -> float:
         """Reading of a worker in a component, in its unit; NaN if unknown."""
         if component in subject.readings:
             return subject.readings[component].value
-        found = [links.readings(subject.address).get(component, math.inf) for links in self.by_group.values()]
-        best = min(found, default=math.inf)
+        known = [links.readings(subject.address).get(component, math.inf) for links in self.by_group.values()]
+        best = min(known, default=math.inf)
         return math.nan if math.isinf(best) else component.seconds(best)
 
     def to_dict(self) -> dict[str, Any]:
         """All figures as values that JSON has; None for a figure that is not finite."""
         workers = [
             {
-                **{name: getattr(one, name) for name in ("name", "address", "host", "group")},
+                **{name: getattr(subject, name) for name in ("name", "address", "host", "group")},
                 "measured": {
                     str(component): {
-                        "value": _plain(self.reading(one, component)),
-                        "ratio": _plain(self.ratios[one.name][component]),
+                        "value": finite(self.reading(subject, component)),
+                        "ratio": finite(self.ratios[subject.name][component]),
                     }
                     for component in Component
-                    if component in self.ratios[one.name]
+                    if component in self.ratios[subject.name]
                 },
-                "missing": {str(name): why for name, why in one.missing.items()},
-                "not_tested": one.not_tested,
-                "broken": one.broken,
+                "missing": {str(name): why for name, why in subject.missing.items()},
+                "not_tested": subject.not_tested,
+                "broken": subject.broken,
             }
-            for one in self.subjects
+            for subject in self.subjects
         ]
         paths = [
-            {"hosts": [list(path.one), list(path.other)], "ratio": _plain(path.ratio), "pairs": path.pairs}
+            {"hosts": [list(path.first), list(path.second)], "ratio": finite(path.ratio), "pairs": path.pairs}
             for path in self.paths
         ]
         return {
             "tested": self.tested,
             "reason": self.reason,
-            "started": _plain(self.started),
+            "started": finite(self.started),
             "seconds": self.seconds,
             "slow": list(self.slow),
-            "findings": [one.to_dict() for one in self.findings],
-            "slow_workers": [one.to_dict() for one in self.slow_workers],
+            "findings": [finding.to_dict() for finding in self.findings],
+            "slow_workers": [finding.to_dict() for finding in self.slow_workers],
             "paths": paths,
             "too_few": [list(names) for names in self.too_few],
             "workers": workers,
@@ -190,15 +193,11 @@ def _of_path(path: SlowPath) -> Finding:
     return Finding(
         kind=kind,
         title=title,
-        where=f"between {named(path.one)} and {named(path.other)}{times}",
+        where=f"between {named(path.first)} and {named(path.second)}{times}",
         advice=todo,
         page="docs/preflight.md",
         evidence={"times": path.ratio, "pairs": path.pairs} if times else {"pairs": path.pairs},
     )
-
-
-def _plain(value: float) -> float | None:
-    return value if math.isfinite(value) else None
 
 
 def encode(
@@ -215,19 +214,21 @@ def decode(content: Mapping[str, Any]) -> PreflightResult:
         subjects = [
             Subject(
                 **{
-                    **one,
+                    **subject,
                     "readings": {
                         Component(name): Reading(**{**reading, "beside": tuple(map(float, reading["beside"]))})
-                        for name, reading in one["readings"].items()
+                        for name, reading in subject["readings"].items()
                     },
-                    "missing": {Component(name): str(why) for name, why in one["missing"].items()},
+                    "missing": {Component(name): str(why) for name, why in subject["missing"].items()},
                 }
             )
-            for one in content["subjects"]
+            for subject in content["subjects"]
         ]
         links = [
-            MeasuredPair(**{**one, "seconds": {Component(name): float(took) for name, took in one["seconds"].items()}})
-            for one in content["links"]
+            MeasuredPair(
+                **{**link, "seconds": {Component(name): float(took) for name, took in link["seconds"].items()}}
+            )
+            for link in content["links"]
         ]
         notes = tuple(map(str, content["notes"]))
         return PreflightResult(

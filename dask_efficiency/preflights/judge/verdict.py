@@ -8,6 +8,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from statistics import median
 
+from dask_efficiency.accounts.intake import finite
 from dask_efficiency.accounts.slow_worker import Cause, Evidence, SlowWorker, confidence_of
 from dask_efficiency.preflights.judge.alone import WorkerComparison, compare_alone
 from dask_efficiency.preflights.judge.links import MeasuredPairs
@@ -28,7 +29,7 @@ EXPLAINS_AS_IT_WAITS = 0.2
 
 #: Components explained by each component: moving data takes CPU time of the event loop. A training step does it all.
 EXPLAINED: Mapping[Component, tuple[Component, ...]] = {
-    Component.CPU: tuple(one for one in Component if one is not Component.CPU),
+    Component.CPU: tuple(component for component in Component if component is not Component.CPU),
     Component.CPU_ALL: (Component.MEMORY, Component.WORKLOAD, *IN_PAIRS),
     Component.PYTHON: (Component.WORKLOAD, *IN_PAIRS),
     Component.MEMORY: (Component.CPU, Component.CPU_ALL, Component.PYTHON, Component.WORKLOAD, *IN_PAIRS),
@@ -49,38 +50,50 @@ def judge(subjects: Sequence[Subject], links: Iterable[MeasuredPairs], *, at: fl
     cause: ratio to the median of the fastest half of the group, and as a multiple of the threshold, in logarithms.
     """
     compared, shares = compare_alone(subjects), _usual_shares(subjects)
-    in_pairs = {worker: ratios for each in links for worker, ratios in each.slow_workers().items()}
-    found = []
+    in_pairs = {worker: ratios for pairs in links for worker, ratios in pairs.slow_workers().items()}
+    findings = []
     for subject in subjects:
         if subject.not_tested:  # it left or began to run tasks after the first measurements
             continue
         if subject.broken:
             cause = Cause.MEMORY if subject.paused else Cause.UNRESPONSIVE
-            found.append(SlowWorker(subject.name, subject.host, cause, math.inf, 1.0, since=at, effect=None))
+            findings.append(SlowWorker(subject.name, subject.host, cause, math.inf, 1.0, since=at, effect=None))
             continue
-        slow = {name: one for name, one in compared.get(subject.address, {}).items() if one.is_slow}
+        slow = {
+            name: comparison for name, comparison in compared.get(subject.address, {}).items() if comparison.is_slow
+        }
         if subject.address in in_pairs:
             ratios = in_pairs[subject.address] or dict.fromkeys((Component.SEND, Component.RECEIVE), math.inf)
             unknown = math.nan
             slow |= {name: WorkerComparison(ratio, unknown, 1.0, unknown, unknown) for name, ratio in ratios.items()}
         if slow:
-            found.append(_finding(subject, slow, shares, at))
-    return tuple(sorted(_by_host(found, subjects), key=lambda finding: -finding.score))
+            findings.append(_finding(subject, slow, shares, at))
+    return tuple(sorted(_by_host(findings, subjects), key=lambda finding: -finding.score))
 
 
 def _finding(
     subject: Subject, slow: Mapping[Component, WorkerComparison], shares: Mapping[Component, float], at: float
 ) -> SlowWorker:
     waiting = {component for component in subject.readings if _waits(component, subject, shares)}
-    name = _explaining({component: one.ratio for component, one in slow.items()}, waiting)
+    name = _explaining({component: comparison.ratio for component, comparison in slow.items()}, waiting)
     cause, ratio = name.cause, slow[name].ratio
     if name in waiting:
         cause = Cause.GIL if name is Component.PYTHON else Cause.CONTENTION
     score = math.log(ratio) / math.log(THRESHOLD) if math.isfinite(ratio) else math.inf
     evidence = []
-    for each in sorted(slow, key=lambda each: (each != name, -slow[each].ratio)):
-        one, count = slow[each], subject.readings[each].count if each in subject.readings else 1
-        evidence.append(Evidence(str(each), one.ratio, one.median, one.low, one.high, one.z, count))
+    for component in sorted(slow, key=lambda component: (component != name, -slow[component].ratio)):
+        comparison, count = slow[component], subject.readings[component].count if component in subject.readings else 1
+        evidence.append(
+            Evidence(
+                str(component),
+                comparison.ratio,
+                comparison.median,
+                comparison.low,
+                comparison.high,
+                comparison.z,
+                count,
+            )
+        )
     return SlowWorker(
         worker=subject.name,
         host=subject.host,
@@ -88,7 +101,7 @@ def _finding(
         score=score,
         confidence=confidence_of(score, wrong=WRONG_BY_PREFLIGHT),
         since=at,
-        effect=ratio if math.isfinite(ratio) else None,
+        effect=finite(ratio),
         evidence=tuple(evidence),
     )
 
@@ -98,11 +111,11 @@ def _explaining(ratios: Mapping[Component, float], waiting: Collection[Component
     # A thread that waits for a core moves fewer bytes as well, so then memory explains nothing.
     logs = {name: math.log(ratio) if math.isfinite(ratio) else math.inf for name, ratio in ratios.items()}
 
-    def explains(one: Component, other: Component) -> bool:
-        if one is Component.MEMORY and Component.CPU in waiting:
+    def explains(cause: Component, other: Component) -> bool:
+        if cause is Component.MEMORY and Component.CPU in waiting:
             return False
-        least = EXPLAINS_AS_IT_WAITS if one in waiting else EXPLAINS
-        return other in EXPLAINED.get(one, ()) and logs[one] >= least * logs[other]
+        least = EXPLAINS_AS_IT_WAITS if cause in waiting else EXPLAINS
+        return other in EXPLAINED.get(cause, ()) and logs[cause] >= least * logs[other]
 
     def explained(name: Component) -> bool:
         # Where two explain each other, the slower one is the cause.
@@ -135,11 +148,11 @@ def _waits(component: Component, subject: Subject, shares: Mapping[Component, fl
     return on_core and reading.share < shares.get(component, 1.0) * (1 - FLAT_SHARE)
 
 
-def _by_host(found: Sequence[SlowWorker], subjects: Sequence[Subject]) -> list[SlowWorker]:
+def _by_host(slow_workers: Sequence[SlowWorker], subjects: Sequence[Subject]) -> list[SlowWorker]:
     """Replace a host's workers by the host, if it has several, all slow for one cause, and other hosts have none."""
     on_host = Counter(subject.host for subject in subjects)
     slow: dict[tuple[str, Cause], list[SlowWorker]] = {}
-    for finding in found:
+    for finding in slow_workers:
         slow.setdefault((finding.host, finding.cause), []).append(finding)
     folded = []
     for (host, _), findings in slow.items():

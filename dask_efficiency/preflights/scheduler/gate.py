@@ -76,16 +76,16 @@ class Gate:
     async def _measure_when_metered(self, address: str) -> None:
         until = time.monotonic() + METERED_SECONDS
         while (ws := self.scheduler.workers.get(address)) is not None:
-            one = await self._measured(ws, None)
-            if one.not_tested and one.not_tested.startswith("it is not metered") and time.monotonic() < until:
+            subject = await self._measured(ws, None)
+            if subject.not_tested and subject.not_tested.startswith("it is not metered") and time.monotonic() < until:
                 await asyncio.sleep(LOOK_SECONDS)
                 continue
-            if one.not_tested:
-                logger.info("dask_efficiency did not test %s as it joined: %s", one.name, one.not_tested)
-                event = {"action": "preflight-not-tested", "worker": one.name, "reason": one.not_tested}
+            if subject.not_tested:
+                logger.info("dask_efficiency did not test %s as it joined: %s", subject.name, subject.not_tested)
+                event = {"action": "preflight-not-tested", "worker": subject.name, "reason": subject.not_tested}
                 self.scheduler.log_event(STRAGGLERS_TOPIC, event)
             else:
-                self._known[address] = one
+                self._known[address] = subject
                 while len(self._known) > MAX_KNOWN:
                     self._forget(next(iter(self._known)))
             return
@@ -105,8 +105,8 @@ class Gate:
         async with self._machines.setdefault(tested.machine, asyncio.Lock()):
             await test.measure_alone(only)
         # A worker that has just started may be slow to answer, and is not named for that here.
-        found = tested.subject
-        return replace(found, broken="", paused=False, not_tested=found.broken) if found.broken else found
+        subject = tested.subject
+        return replace(subject, broken="", paused=False, not_tested=subject.broken) if subject.broken else subject
 
     async def _prepared(self, workers: list[Candidate]) -> Preflight:
         test = Preflight(Plan(uuid.uuid4().hex), workers, self.ask, self.scheduler.workers)
@@ -118,7 +118,7 @@ class Gate:
         async with self._pairing:
             for _ in range(MAX_ROUNDS):
                 links = MeasuredPairs(self._pairs_of(group), final=False)
-                hosts = {one.address: one.host for one in self._of(group) if self._is_idle(one.address)}
+                hosts = {subject.address: subject.host for subject in self._of(group) if self._is_idle(subject.address)}
                 if not (pairs := next_round(MAX_ROUNDS - 1, hosts, links, self._random)):
                     break
                 await self._measure_pairs(pairs, group)
@@ -133,7 +133,7 @@ class Gate:
         workers = [Candidate(self._known[address]) for pair in pairs for address in pair]
         test = await self._prepared(workers)
         async with AsyncExitStack() as turn:
-            for machine in sorted({one.machine for one in workers}):
+            for machine in sorted({worker.machine for worker in workers}):
                 await turn.enter_async_context(self._machines.setdefault(machine, asyncio.Lock()))
             await test.measure_pairs("measuring pairs", dict.fromkeys(pairs, group), REPEATS)
         links = [*self._links, *test.links.get(group, [])]
@@ -161,16 +161,16 @@ class Gate:
             self._flag(finding, group)
 
     def _of(self, group: str) -> list[Subject]:
-        return [one for one in self._known.values() if one.group == group]
+        return [subject for subject in self._known.values() if subject.group == group]
 
     def _pairs_of(self, group: str) -> list[MeasuredPair]:
         return [link for link in self._links if self._known[link.first].group == group]
 
     def _flag(self, finding: SlowWorker, group: str) -> None:
         named = {
-            one.address
-            for one in self._of(group)
-            if (one.name == finding.worker if finding.worker else one.host == finding.host)
+            subject.address
+            for subject in self._of(group)
+            if (subject.name == finding.worker if finding.worker else subject.host == finding.host)
         }
         if named - self._flagged:
             self._flagged |= named

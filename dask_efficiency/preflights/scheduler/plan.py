@@ -3,10 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Self
 
+import numpy as np
+
+from dask_efficiency.accounts.checks import RefusedPayload, flag, mapping, seconds, short, text
+from dask_efficiency.accounts.intake import fitting
 from dask_efficiency.plugin import names
+from dask_efficiency.plugin.guard import MAX_REASON
+from dask_efficiency.plugin.scheduler.joining import check_registration
 from dask_efficiency.plugin.scheduler.straggler_watch import comparable
 from dask_efficiency.preflights.judge.readings import Component, Subject
 
@@ -46,10 +53,34 @@ class Plan:
 
     def components(self, *, gpu: bool) -> list[Component]:
         """Components that are measured of a worker alone; ``gpu``: whether it has NVIDIA's driver."""
-        found = list(ON_CPU)
+        components = list(ON_CPU)
         if self.device == "gpu" or (self.device == "auto" and gpu):
-            found += [*ON_GPU, *([Component.SOAK] if self.soak else [])]
-        return [*found, *([Component.WORKLOAD] if self.workload else [])]
+            components += [*ON_GPU, *([Component.SOAK] if self.soak else [])]
+        return [*components, *([Component.WORKLOAD] if self.workload else [])]
+
+
+def _bytes(name: str, value: object) -> bytes:
+    if isinstance(value, np.ndarray):
+        return value.tobytes()
+    if not isinstance(value, bytes):
+        raise RefusedPayload(f"{name} is {short(value)}; expected bytes")
+    return value
+
+
+#: Checks of a plan's fields by their types.
+_CHECKS: Mapping[str, Callable[[str, object], Any]] = MappingProxyType(
+    {"str": text, "float": seconds, "bool": flag, "bytes": _bytes}
+)
+
+
+def plan_of(asked: object) -> Plan:
+    """Plan that a client sent; RefusedPayload names a field that is none, missing, or not of its type."""
+    given = mapping("plan", asked)
+    known = {field.name: str(field.type) for field in fields(Plan)}
+    if odd := [name for name in given if name not in known]:
+        raise RefusedPayload(f"plan has {short(odd)}; expected only {', '.join(known)}")
+    text("test", given.get("test"))
+    return Plan(**{name: _CHECKS[known[name]](name, value) for name, value in given.items()})
 
 
 @dataclass(slots=True)
@@ -67,14 +98,18 @@ class Candidate:
         """Worker to be tested, if it is metered."""
         metric = ws.metrics.get(names.METRIC)
         off = metric.get("off") if isinstance(metric, Mapping) else None
-        why = f"it is not metered: {off}"[:500] if off else ""
-        return cls(Subject(str(ws.name), ws.address, ws.host, group=repr(comparable(ws)), not_tested=why))
+        why = f"it is not metered: {fitting(off, MAX_REASON)}" if off else ""
+        try:
+            check_registration(ws)
+        except RefusedPayload as refusal:
+            return cls(Subject(fitting(ws.name), ws.address, "", not_tested=f"it registered oddly: {refusal}"))
+        return cls(Subject(fitting(ws.name), ws.address, ws.host, group=repr(comparable(ws)), not_tested=why))
 
     @property
     def can_be_tested(self) -> bool:
         """True if it can be tested, as far as known."""
         return not (self.subject.not_tested or self.subject.broken)
 
-    def note(self, **found: Any) -> None:
+    def note(self, **changes: Any) -> None:
         """Set fields of the subject."""
-        self.subject = replace(self.subject, **found)
+        self.subject = replace(self.subject, **changes)

@@ -10,8 +10,13 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from dask_efficiency.accounts.checks import RefusedPayload
+import numpy as np
+
+from dask_efficiency.accounts.checks import RefusedPayload, flag, text, whole
+from dask_efficiency.accounts.intake import fitting
 from dask_efficiency.plugin import names
+from dask_efficiency.plugin.guard import MAX_REASON
+from dask_efficiency.plugin.plain import carried
 from dask_efficiency.preflights.hardware.host import REPEATS
 from dask_efficiency.preflights.judge.alone import ALIKE, PAIRS, compare_alone, suspects, unsettled, with_pair
 from dask_efficiency.preflights.judge.links import MeasuredPair, MeasuredPairs
@@ -50,6 +55,9 @@ LEFT = "it left during the test"
 #: Reason of a worker whose figures tasks would spoil.
 BUSY = "it began to run tasks"
 
+#: Largest measurement that a worker may report: bytes a second, and seconds.
+MAX_MEASURED = 1e300
+
 Turn = TypeVar("Turn", bound=Hashable)
 
 
@@ -74,7 +82,7 @@ class Preflight:
     _by_address: dict[str, Candidate] = field(init=False)
 
     def __post_init__(self) -> None:
-        self._by_address = {one.subject.address: one for one in self.workers}
+        self._by_address = {candidate.subject.address: candidate for candidate in self.workers}
 
     async def run(self) -> None:
         """Run the test; results are in :attr:`workers` and :attr:`links`."""
@@ -91,8 +99,8 @@ class Preflight:
             asking.cancel()
         silent = self._silent()
         if 2 * len(silent) > len(self.workers):  # something else is at fault
-            for one in silent:
-                one.note(broken="", not_tested=one.subject.broken)
+            for candidate in silent:
+                candidate.note(broken="", not_tested=candidate.subject.broken)
             self.notes.append(
                 f"{len(silent)} of {len(self.workers)} workers did not answer; with so many it may be the network, or "
                 "the scheduler's own host, so none of them is named"
@@ -100,9 +108,9 @@ class Preflight:
 
     def stopped(self) -> None:
         """Note that it did not run to its end: workers without any measurement were not tested."""
-        for one in self._testable():
-            if not one.subject.readings:
-                one.note(not_tested="the test was stopped before its turn")
+        for candidate in self._testable():
+            if not candidate.subject.readings:
+                candidate.note(not_tested="the test was stopped before its turn")
         self.notes.append(f"{STOPPED} {self.doing}, {self.done} of {self.of} done: a complete test would show more")
 
     async def prepare(self) -> None:
@@ -113,12 +121,17 @@ class Preflight:
     async def measure_alone(self, only: list[Component] | None = None) -> None:
         """Measure each worker alone, or some components of each: once, and again what then seems slow."""
         testable = self._testable()
-        sizes = Counter(one.subject.group for one in testable)
+        sizes = Counter(candidate.subject.group for candidate in testable)
         # Too few to compare get all repetitions at once.
-        looks = {one.subject.address: 1 if sizes[one.subject.group] >= MIN_PEERS else REPEATS for one in testable}
-        components = {one.subject.address: only or self.plan.components(gpu=one.gpu) for one in testable}
+        looks = {
+            candidate.subject.address: 1 if sizes[candidate.subject.group] >= MIN_PEERS else REPEATS
+            for candidate in testable
+        }
+        components = {
+            candidate.subject.address: only or self.plan.components(gpu=candidate.gpu) for candidate in testable
+        }
         await self._measure_each("measuring each worker alone", components, looks)
-        slow = suspects(compare_alone(one.subject for one in self._testable()))
+        slow = suspects(compare_alone(candidate.subject for candidate in self._testable()))
         await self._measure_each("measuring workers that seem slow", slow, dict.fromkeys(slow, REPEATS - 1))
 
     async def _measure_each(
@@ -137,70 +150,79 @@ class Preflight:
         return self._until - asyncio.get_running_loop().time()
 
     def _testable(self) -> list[Candidate]:
-        return [one for one in self.workers if one.can_be_tested]
+        return [candidate for candidate in self.workers if candidate.can_be_tested]
 
     def _silent(self) -> list[Candidate]:
-        return [one for one in self.workers if one.subject.broken and not one.subject.paused]
+        return [candidate for candidate in self.workers if candidate.subject.broken and not candidate.subject.paused]
 
     # -- who can be tested -------------------------------------------------------------------
 
-    async def _prepare(self, one: Candidate) -> None:
-        answer = await self._asked(one, {"step": names.READY}, min(READY_SECONDS, self.plan.seconds / 4), grace=0.0)
+    async def _prepare(self, candidate: Candidate) -> None:
+        answer = await self._asked(
+            candidate, {"step": names.READY}, min(READY_SECONDS, self.plan.seconds / 4), grace=0.0
+        )
         if answer is None:
             return
-        one.machine, one.gpu = str(answer.get("machine", "")), bool(answer.get("gpu"))
-        one.port = int(answer.get("port", 0))
+        try:
+            candidate.machine, candidate.gpu = (
+                text("machine", answer.get("machine", "")),
+                flag("gpu", answer.get("gpu", False)),
+            )
+            candidate.port = whole("port", answer.get("port", 0))
+        except RefusedPayload as refusal:
+            candidate.note(not_tested=f"its answer was refused: {refusal}"[:MAX_REASON])
+            return
         if answer.get("closing"):
-            one.note(not_tested="it is closing")
+            candidate.note(not_tested="it is closing")
         elif answer.get("paused"):
-            one.note(broken="it is paused: its memory is nearly full", paused=True)
+            candidate.note(broken="it is paused: its memory is nearly full", paused=True)
 
-    async def _ask_late(self, one: Candidate) -> None:
+    async def _ask_late(self, candidate: Candidate) -> None:
         """Ask a silent worker once more while the others are measured: one that was only late is not named."""
         step = {"step": names.READY, "test": self.plan.test}
         try:
-            await self.ask(one.subject.address, step, min(LATE_SECONDS, self._left()))
+            await self.ask(candidate.subject.address, step, min(LATE_SECONDS, self._left()))
         except OSError:
             return
-        one.note(broken="", not_tested=f"{one.subject.broken}, and did later")
+        candidate.note(broken="", not_tested=f"{candidate.subject.broken}, and did later")
 
     async def _asked(
-        self, one: Candidate, step: dict[str, Any], seconds: float, *, grace: float = GRACE_SECONDS
+        self, candidate: Candidate, step: dict[str, Any], seconds: float, *, grace: float = GRACE_SECONDS
     ) -> Mapping[str, Any] | None:
         """Answer of a worker; None if there is none, for a reason noted of the worker."""
         message = {"test": self.plan.test, "seconds": seconds, "repetition": self.plan.repetition, **step}
         try:
-            answer = await self.ask(one.subject.address, message, seconds + grace)
+            answer = await self.ask(candidate.subject.address, message, seconds + grace)
         except OSError as error:
             late = isinstance(error, TimeoutError)
             why = f"it did not answer in {seconds + grace:.3g} s" if late else f"it could not be reached: {error}"
-            if one.subject.address in self.present:
-                one.note(broken=why[:500])
+            if candidate.subject.address in self.present:
+                candidate.note(broken=why[:MAX_REASON])
             else:
-                one.note(not_tested=LEFT)
+                candidate.note(not_tested=LEFT)
             return None
         if isinstance(answer, Mapping):
             return answer
-        one.note(not_tested="it is not metered: it has no dask_efficiency of this version")
+        candidate.note(not_tested="it is not metered: it has no dask_efficiency of this version")
         return None
 
     # -- alone -------------------------------------------------------------------------------
 
-    async def _measure(self, one: Candidate, components: list[Component], repeats: int) -> None:
+    async def _measure(self, candidate: Candidate, components: list[Component], repeats: int) -> None:
         """Measure components, and keep the best of the old and new readings."""
-        before = one.subject.readings
+        before = candidate.subject.readings
         seconds = min(self._most(), self._left() - (0 if before else SHARE_OF_PAIRS * self.plan.seconds))
         if seconds < 1:
             if not before:
-                one.note(not_tested=f"the {self.plan.seconds:.3g} s were over before its turn")
+                candidate.note(not_tested=f"the {self.plan.seconds:.3g} s were over before its turn")
             return
-        measured = await self._measured(one, components, seconds, repeats)
+        measured = await self._measured(candidate, components, seconds, repeats)
         if measured is not None:
             best = {name: better(name, before.get(name), reading) for name, reading in measured[0].items()}
-            one.note(readings={**before, **best}, missing={**one.subject.missing, **measured[1]})
+            candidate.note(readings={**before, **best}, missing={**candidate.subject.missing, **measured[1]})
 
     async def _measured(
-        self, one: Candidate, components: list[Component], seconds: float, repeats: int
+        self, candidate: Candidate, components: list[Component], seconds: float, repeats: int
     ) -> tuple[dict[Component, Reading], dict[Component, str]] | None:
         """New readings and reasons of missing ones; None without an answer, for a reason noted of the worker."""
         step = {
@@ -211,34 +233,35 @@ class Preflight:
             "repeats": repeats,
         }
         if Component.WORKLOAD in components:
-            step["payload"] = self.plan.payload
-        answer = await self._asked(one, step, seconds)
+            step["payload"] = carried(np.frombuffer(self.plan.payload, np.uint8))
+        answer = await self._asked(candidate, step, seconds)
         if answer is None:
             return None
         if answer.get("busy"):
-            one.note(not_tested=BUSY)
+            candidate.note(not_tested=BUSY)
         elif "failed" in answer:
-            one.note(not_tested=str(answer["failed"])[:500])
+            candidate.note(not_tested=fitting(answer["failed"], MAX_REASON))
         else:
             try:
                 return read_measurements(answer.get("measured"))
             except RefusedPayload as refusal:
-                one.note(not_tested=f"its answer was refused: {refusal}"[:500])
+                candidate.note(not_tested=f"its answer was refused: {refusal}"[:MAX_REASON])
         return None
 
     # -- once more ---------------------------------------------------------------------------
 
     async def _confirm_alone(self) -> None:
         """Measure workers that seem slow in turns with good ones, until it is known who is slow."""
-        compared = compare_alone(one.subject for one in self._testable())
+        compared = compare_alone(candidate.subject for candidate in self._testable())
         slow = suspects(compared)
         fastest = {
-            address: min((one.ratio for one in found.values()), default=1.0) for address, found in compared.items()
+            address: min((comparison.ratio for comparison in comparisons.values()), default=1.0)
+            for address, comparisons in compared.items()
         }
         good = {address: self._good_for(self._by_address[address], slow, fastest) for address in slow}
 
         def machines(address: str) -> list[str]:
-            return [one.machine for one in (self._by_address[address], *good[address])]
+            return [candidate.machine for candidate in (self._by_address[address], *good[address])]
 
         async def confirm(address: str) -> None:
             await self._in_turns_with(self._by_address[address], good[address], slow[address])
@@ -246,41 +269,47 @@ class Preflight:
         addresses = [address for address in slow if good[address]]
         await self._in_turns("measuring slow workers again", addresses, machines, confirm)
 
-    def _good_for(self, one: Candidate, slow: Iterable[str], fastest: Mapping[str, float]) -> list[Candidate]:
+    def _good_for(self, candidate: Candidate, slow: Iterable[str], fastest: Mapping[str, float]) -> list[Candidate]:
         """Comparable workers that do not seem slow, best on its machine, and unusually fast ones last."""
         good = {
             other.subject.address: other
             for other in self._testable()
-            if other.subject.group == one.subject.group and other.subject.readings and other.subject.address not in slow
+            if other.subject.group == candidate.subject.group
+            and other.subject.readings
+            and other.subject.address not in slow
         }
 
         def unusual(address: str) -> tuple[bool, bool, float]:
             is_fast = fastest.get(address, 1.0) < 1 / ALIKE
-            return good[address].machine != one.machine, is_fast, self.random.random()
+            return good[address].machine != candidate.machine, is_fast, self.random.random()
 
         return [good[address] for address in sorted(good, key=unusual)[:GOOD_WORKERS]]
 
     async def _in_turns_with(
-        self, one: Candidate, good: Sequence[Candidate], suspected: Mapping[Component, float]
+        self, candidate: Candidate, good: Sequence[Candidate], suspected: Mapping[Component, float]
     ) -> None:
         for number in range(MAX_ATTEMPTS):
             seconds = min(self._most(), self._left())
-            other, wanted = good[number % len(good)], unsettled(one.subject, suspected)
-            if not wanted or seconds < 1 or not (one.can_be_tested and other.can_be_tested):
+            other, wanted = good[number % len(good)], unsettled(candidate.subject, suspected)
+            if not wanted or seconds < 1 or not (candidate.can_be_tested and other.can_be_tested):
                 return
             # They alternate in going first, so that a machine's changes of speed cancel.
-            pair = (one, other) if number % 2 == 0 else (other, one)
-            found = {each.subject.address: await self._measured(each, wanted, seconds, 1) for each in pair}
-            own, others = found[one.subject.address], found[other.subject.address]
+            pair = (candidate, other) if number % 2 == 0 else (other, candidate)
+            measured = {tested.subject.address: await self._measured(tested, wanted, seconds, 1) for tested in pair}
+            own, others = measured[candidate.subject.address], measured[other.subject.address]
             if own is None or others is None:
                 return
-            one.subject = with_pair(one.subject, own[0], others[0])
+            candidate.subject = with_pair(candidate.subject, own[0], others[0])
 
     async def _confirm_pairs(self) -> None:
         """Measure pairs again that make a worker or a path slow."""
-        compared = compare_alone(one.subject for one in self._testable())
+        compared = compare_alone(candidate.subject for candidate in self._testable())
         # Workers that are slow alone are named for that.
-        slow = {address for address, found in compared.items() if any(one.is_slow for one in found.values())}
+        slow = {
+            address
+            for address, comparisons in compared.items()
+            if any(comparison.is_slow for comparison in comparisons.values())
+        }
         pairs = {
             Pair(*workers): name
             for name, links in self.links.items()
@@ -294,8 +323,8 @@ class Preflight:
     async def _in_pairs(self) -> None:
         """Measure everybody in a pair once, those in doubt with some others, and then, if they seem slow, everybody."""
         groups: dict[str, list[Candidate]] = {}
-        for one in self._testable():
-            groups.setdefault(one.subject.group, []).append(one)
+        for candidate in self._testable():
+            groups.setdefault(candidate.subject.group, []).append(candidate)
         await self._rounds({name: group for name, group in groups.items() if len(group) > 1}, first_look=True)
         for choose in (in_doubt, everybody_if_slow):
             again = {}
@@ -311,13 +340,13 @@ class Preflight:
             for name, group in list(groups.items()):
                 hosts, links = _hosts(group), MeasuredPairs(self.links.get(name, ()), final=False)
                 if number == 0:
-                    found = first_round(hosts, self.random)
+                    chosen = first_round(hosts, self.random)
                 elif len(group) < MIN_PEERS:
-                    found = []
+                    chosen = []
                 else:
-                    found = next_round(number, hosts, links, self.random, first_look=first_look)
-                pairs |= dict.fromkeys(found, name)
-                if not found:
+                    chosen = next_round(number, hosts, links, self.random, first_look=first_look)
+                pairs |= dict.fromkeys(chosen, name)
+                if not chosen:
                     del groups[name]
             number += 1
             doing = f"measuring {'' if first_look else 'slow '}pairs, round {number}"
@@ -332,9 +361,9 @@ class Preflight:
             seconds = min(PAIR_SECONDS, self._left())
             if seconds < 1 or not all(self._by_address[worker].can_be_tested for worker in pair):
                 return
-            found = await self._measure_pair(pair, seconds, repeats)
-            if found is not None:
-                self.links.setdefault(pairs[pair], []).append(found)
+            measured = await self._measure_pair(pair, seconds, repeats)
+            if measured is not None:
+                self.links.setdefault(pairs[pair], []).append(measured)
 
         await self._in_turns(doing, pairs, lambda pair: [self._by_address[worker].machine for worker in pair], measure)
 
@@ -346,27 +375,27 @@ class Preflight:
         except OSError:
             answer = None
         both = [self._by_address[worker] for worker in pair]
-        for one in both:
-            ws = self.present.get(one.subject.address)
+        for candidate in both:
+            ws = self.present.get(candidate.subject.address)
             if ws is None:
-                one.note(not_tested=LEFT)
+                candidate.note(not_tested=LEFT)
             elif ws.processing and not self.plan.force:
-                one.note(not_tested=BUSY)
-        if not all(one.can_be_tested for one in both):
+                candidate.note(not_tested=BUSY)
+        if not all(candidate.can_be_tested for candidate in both):
             return None
-        found = {}
+        by_component = {}
         for component in (Component.SEND, Component.RECEIVE, Component.LATENCY):
             value = answer.get(component) if isinstance(answer, Mapping) else None
-            if not isinstance(value, int | float) or not 0 < value < math.inf:
+            if not isinstance(value, int | float) or not 0 < value <= MAX_MEASURED:
                 return MeasuredPair(pair.first, pair.second, {}, repeats=repeats)
-            found[component] = float(value)
+            by_component[component] = float(value)
         extent = answer.get("range")
         extent = float(extent) if isinstance(extent, int | float) else math.nan
         backends = {Component.COLLECTIVE: self.plan.collective, Component.TRAINING: self.plan.training}
         for component, backend in backends.items():
             if backend:
-                found |= await self._in_group(component, backend, both)
-        return MeasuredPair(pair.first, pair.second, found, extent, repeats)
+                by_component |= await self._in_group(component, backend, both)
+        return MeasuredPair(pair.first, pair.second, by_component, extent, repeats)
 
     async def _in_group(self, component: Component, backend: str, both: Sequence[Candidate]) -> dict[Component, float]:
         """Seconds of work of two workers in a process group of torch, the slower one's; empty if not measured."""
@@ -376,18 +405,23 @@ class Preflight:
         address = f"{both[0].subject.host}:{both[0].port}"
         step = {"step": names.MEASURE, "components": [str(component)], "force": self.plan.force}
         group = {"backend": backend, "address": address, "timeout": seconds}
-        asked = (self._asked(one, {**step, "group": {**group, "rank": rank}}, seconds) for rank, one in enumerate(both))
+        asked = (
+            self._asked(candidate, {**step, "group": {**group, "rank": rank}}, seconds)
+            for rank, candidate in enumerate(both)
+        )
         answers = await asyncio.gather(*asked)
-        found = []
-        for one, answer in zip(both, answers, strict=True):
-            content = (answer or {}).get("measured", {}).get(str(component), {})
+        took = []
+        for candidate, answer in zip(both, answers, strict=True):
+            measured = None if answer is None else answer.get("measured")
+            content = measured.get(str(component)) if isinstance(measured, Mapping) else None
+            content = content if isinstance(content, Mapping) else {}
             value = content.get("value")
-            if isinstance(value, int | float) and 0 < value < math.inf:
-                found.append(float(value))
+            if isinstance(value, int | float) and 0 < value <= MAX_MEASURED:
+                took.append(float(value))
             else:
-                why = str(content.get("missing") or content.get("failed") or "it was not measured")[:500]
-                one.note(missing={**one.subject.missing, component: why})
-        return {component: max(found)} if len(found) == 2 else {}
+                why = fitting(content.get("missing") or content.get("failed") or "it was not measured", MAX_REASON)
+                candidate.note(missing={**candidate.subject.missing, component: why})
+        return {component: max(took)} if len(took) == 2 else {}
 
     # -- turns -------------------------------------------------------------------------------
 
@@ -419,4 +453,4 @@ class Preflight:
 
 
 def _hosts(group: Iterable[Candidate]) -> dict[str, str]:
-    return {one.subject.address: one.subject.host for one in group if one.can_be_tested}
+    return {candidate.subject.address: candidate.subject.host for candidate in group if candidate.can_be_tested}

@@ -9,11 +9,13 @@ from functools import partial
 from random import Random
 from typing import TYPE_CHECKING, Any, Self
 
+from dask_efficiency.accounts.checks import short, text
+from dask_efficiency.accounts.intake import fitting
 from dask_efficiency.plugin import names
 from dask_efficiency.plugin.parts import SchedulerPart
 from dask_efficiency.preflights.judge.result import encode
 from dask_efficiency.preflights.scheduler.gate import Gate
-from dask_efficiency.preflights.scheduler.plan import Candidate, Plan
+from dask_efficiency.preflights.scheduler.plan import Candidate, plan_of
 from dask_efficiency.preflights.scheduler.preflight import Preflight
 from dask_efficiency.show.figures import format_count
 from dask_efficiency.show.log import logger
@@ -57,11 +59,11 @@ class Preflights(SchedulerPart):
         ``done`` with the results; ``stop`` ends it, and returns ``done`` with the results so far.
         """
         asked = asked["preflight"]
-        step = asked.get("step")
+        step = text("step", asked.get("step"))
         if step == names.BEGIN_TEST:
             return self._begin(asked)
-        if asked.get("test") != self._test or self._task is None:
-            raise ValueError(f"there is no test {asked.get('test')!r:.80}; it was stopped")
+        if text("test", asked.get("test")) != self._test or self._task is None:
+            raise ValueError(f"there is no test {short(asked['test'])}; it was stopped")
         self._heard()
         if step == names.WAIT_FOR_TEST:
             done, _ = await asyncio.wait([self._task], timeout=WAIT_SECONDS)
@@ -75,12 +77,13 @@ class Preflights(SchedulerPart):
                 self._stop()
                 self._running.stopped()
             return {"done": self._found()}
-        raise ValueError(f"unknown step {step!r:.80}")
+        raise ValueError(f"unknown step {short(step)}")
 
     async def configured(self) -> None:
         """Test workers that were not tested yet, if the option is set."""
         for address, ws in self._scheduler.workers.items():
-            self.worker_joined(address, ws)
+            if address in self._meter.accounts.cluster.present:
+                self.worker_joined(address, ws)
 
     def worker_joined(self, address: str, ws: WorkerState) -> None:
         """Test a worker that joined, if the option is set."""
@@ -108,7 +111,7 @@ class Preflights(SchedulerPart):
             self._task.cancel()
 
     def _begin(self, asked: Mapping[str, Any]) -> dict[str, Any]:
-        plan = Plan(**asked["plan"])
+        plan, client = plan_of(asked.get("plan")), text("client", asked.get("client", ""))
         if self._task is not None and not self._task.done():
             return {"refused": "another preflight goes on"}
         before = dict(self._scheduler.workers)
@@ -118,7 +121,7 @@ class Preflights(SchedulerPart):
         if busy and not plan.force:
             where = f"{format_count(sum(busy), 'task')} on {format_count(len(busy), 'worker')}"
             return {"refused": f"the cluster is busy: {where}; force tests it nevertheless"}
-        self._test, self._client = plan.test, asked.get("client", "")
+        self._test, self._client = plan.test, client
         self._heard()
         candidates = list(map(Candidate.of, before.values()))
         self._running = Preflight(plan, candidates, self._ask, self._scheduler.workers, Random(plan.test))
@@ -138,10 +141,10 @@ class Preflights(SchedulerPart):
 
     def _encoded(self, test: Preflight, before: Mapping[str, WorkerState], began: float, at: float) -> dict[str, Any]:
         notes = list(test.notes)
-        joined = [str(ws.name) for address, ws in self._scheduler.workers.items() if address not in before]
+        joined = [fitting(ws.name) for address, ws in self._scheduler.workers.items() if address not in before]
         if joined:
             notes.append(f"not tested, as they joined during the test: {', '.join(sorted(joined)[:20])}")
-        subjects = sorted((one.subject for one in test.workers), key=lambda one: one.name)
+        subjects = sorted((candidate.subject for candidate in test.workers), key=lambda subject: subject.name)
         links = [link for of_group in test.links.values() for link in of_group]
         return encode(subjects, links, started=at, seconds=time.monotonic() - began, notes=notes)
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from dask_efficiency.accounts.buckets import Bucket
-from dask_efficiency.report.compare import Comparison, Difference, PrefixChange
+from dask_efficiency.report.compare import Comparison, PrefixChange
 from dask_efficiency.report.comparison_data import to_dict
 from dask_efficiency.report.comparison_findings import caveats as caveats_of
 from dask_efficiency.report.comparison_findings import find, format_rise, headline
@@ -21,6 +21,7 @@ from dask_efficiency.report.comparison_table import (
     signed,
     sum_of,
 )
+from dask_efficiency.report.difference import Difference
 from dask_efficiency.report.sections.groups import TOP_GROUPS
 from dask_efficiency.report.sections.report import TOP_LABELS
 from dask_efficiency.show.document import (
@@ -42,9 +43,11 @@ from dask_efficiency.show.figures import (
     NAMES_IN_A_LINE,
     Scale,
     format_bytes,
+    format_count,
     format_seconds,
     format_share,
     labelled,
+    money_scale,
     name_of,
 )
 from dask_efficiency.show.finding import MAX_SHOWN
@@ -67,11 +70,20 @@ def _run_names(names: Sequence[str]) -> str:
 
 
 def context(comparison: Comparison) -> str:
-    """Number of runs, and what it allows to conclude."""
+    """Number of runs, and what it allows to conclude; and the cost."""
     counts = len(comparison.before), len(comparison.after)
+    priced = "".join(f"; {name} {text}" for name, text in _cost(comparison))
     if counts == (1, 1):
-        return "one run per side, so the spread of the runs is unknown"
-    return f"medians of {counts[0]} {'run' if counts[0] == 1 else 'runs'} before and {counts[1]} after"
+        return f"one run per side, so the spread of the runs is unknown{priced}"
+    return f"medians of {format_count(counts[0], 'run')} before and {counts[1]} after{priced}"
+
+
+def _cost(comparison: Comparison) -> Iterator[tuple[str, str]]:
+    """Name and text of the cost before and after, if it is known."""
+    cost = comparison.cost
+    if math.isfinite(cost.before) and math.isfinite(cost.after):
+        scale = money_scale(max(cost.before, cost.after))
+        yield "cost", f"{scale.figure(cost.before)} -> {scale.figure(cost.after)}"
 
 
 def document(comparison: Comparison) -> Document:
@@ -102,6 +114,7 @@ def _stats(comparison: Comparison) -> Iterator[tuple[str, str]]:
     ):
         if math.isfinite(number.before) and math.isfinite(number.after):
             yield name, f"{text(number.before)} -> {text(number.after)}"
+    yield from _cost(comparison)
 
 
 def _sides(comparison: Comparison) -> Sides | None:
@@ -123,7 +136,7 @@ def _sides(comparison: Comparison) -> Sides | None:
 
 def sections(comparison: Comparison) -> tuple[Section, ...]:
     """Every section with content, in reading order."""
-    return with_content(*(part(comparison) for part in (causes, run, factors, prefixes, environment, caveats)))
+    return with_content(*(part(comparison) for part in (causes, cost, run, factors, prefixes, environment, caveats)))
 
 
 def causes(comparison: Comparison) -> Section:
@@ -133,7 +146,7 @@ def causes(comparison: Comparison) -> Section:
         return Section("Thread time by cause")
     several = has_spread(comparison)
     columns: dict[str, Callable[[ComparisonRow], Cell]] = {
-        "cause": lambda row: cause_label(row.bucket, row.label) if row.bucket else bucket_label(row.label),
+        "cause": _cause,
         "before": lambda row: row.before,
         "after": lambda row: row.after,
         "change": lambda row: f"{WITHIN if row.time.change and row.time.within_spread else ''}{row.change}",
@@ -145,8 +158,6 @@ def causes(comparison: Comparison) -> Section:
     columns["share, %"] = lambda row: (
         f"{row.percent_before} -> {row.percent_after}" if row.percent_before and row is not table.rows[-1] else ""
     )
-    if table.money_scale is not None:
-        columns["money +/-"] = lambda row: row.money_change
     medians = "(medians): the medians of the causes do not add up to the median of lost time"
     return section(
         f"Thread time by cause (thread-{table.thread_scale.unit})",
@@ -160,6 +171,19 @@ def causes(comparison: Comparison) -> Section:
             drawn_behind=list(columns).index("change"),
         ),
     )
+
+
+def _cause(row: ComparisonRow) -> Cell:
+    return cause_label(row.bucket, row.label) if row.bucket else bucket_label(row.label)
+
+
+def cost(comparison: Comparison) -> Section:
+    """Table of what the thread time costs by cause; its figures add up."""
+    table = comparison_table(comparison)
+    if table.money_scale is None:
+        return Section("Cost by cause")
+    rows = tuple((_cause(row), row.money_before, row.money_after, row.money_change) for row in table.rows)
+    return section("Cost by cause", Table(("cause", "before", "after", "change"), rows, sums=table.sums))
 
 
 def _changes(table: ComparisonTable) -> tuple[ChangeBar | None, ...]:
@@ -198,7 +222,10 @@ def run(comparison: Comparison) -> Section:
         _row("workers", comparison.workers, str, "{:+d}".format),
         _row("threads", comparison.threads, str, "{:+d}".format),
         *(_row(f"tasks {name_of(name)}", count, str, "{:+d}".format) for name, count in tasks[:TOP_LABELS]),
-        *(_row(f"data {way}", nbytes, format_bytes, _change_in_bytes) for way, nbytes in comparison.moved.items()),
+        *(
+            _row(f"data {name_of(way)}", nbytes, format_bytes, _change_in_bytes)
+            for way, nbytes in comparison.moved.items()
+        ),
     ]
     return section("The run", _figures(comparison, "", [row for row in rows if any(row[1:3])]))
 

@@ -7,11 +7,12 @@ from dataclasses import dataclass, field, replace
 
 from dask_efficiency.accounts.buckets import CAUSE_DESCRIPTIONS, Bucket, cause_name
 from dask_efficiency.accounts.cluster.scheduler_loop import LoopBlock, LoopPart, SchedulerLoop
-from dask_efficiency.accounts.lines import Frame, blamed, place_of
+from dask_efficiency.accounts.lines import EVENT_LOOP, NO_CORE, Frame, blamed, place_of
 from dask_efficiency.report.culprits import find_culprits, holder_text, place_text
 from dask_efficiency.report.model import EfficiencyReport
 from dask_efficiency.report.stacks import NO_PREFIX, sampled_stacks
 from dask_efficiency.report.values import Culprit, LongHold, ProfileRow
+from dask_efficiency.show.columns import as_table, names, seconds, words
 from dask_efficiency.show.document import (
     SCREEN,
     Aside,
@@ -34,17 +35,19 @@ from dask_efficiency.show.figures import (
     sentence,
     shorten,
     time_scale,
+    workers_named,
 )
+from dask_efficiency.show.finding import MOST
 
 #: Rows on a screen; a page has all of them. By eye.
 TOP_CULPRITS = 8
-#: Sentences on who held the GIL, below the table of a screen, which has no room for the column. By eye.
+#: Sentences on who held the GIL, or a lock, below the table of a screen, which has no room for the column. By eye.
 MAX_HELD_BY = 3
 #: Longest holds of the GIL, and longest blocks of event loops, that are listed. By eye.
 MAX_HOLDS = 5
 #: Seconds from which a hold is listed: 8 threads then lose about one thread-second. Dask itself warns from 3 s on.
 MIN_HOLD_SECONDS = 0.1
-#: Characters of who held the GIL, in a table of a page. By eye.
+#: Characters of who held it, in a table of a page. By eye.
 HELD_BY_LENGTH = 100
 
 
@@ -62,21 +65,16 @@ def culprits(report: EfficiencyReport, extent: Extent = SCREEN) -> Section:
 def _culprit_table(shown: tuple[Culprit, ...], whole: float, extent: Extent) -> Table:
     if not shown:
         return Table((), ())
-    scale = time_scale(shown[0].seconds, whole)
-    heads = ("lost to", f"thread-{scale.unit}", "prefix", "line", "in", "held by")
-    width = len(heads) if extent.drawn and any(each.held_by for each in shown) else len(heads) - 1
-    rows: list[tuple[Label | str, ...]] = [
-        (
-            _cause_label(each),
-            scale.figure(each.seconds),
-            *(name_of(name) or "-" for name in (each.prefix, each.line, each.function)),
-            shorten(harmless(each.held_by), HELD_BY_LENGTH),
-        )
-        for each in shown
-    ]
-    return Table(
-        heads[:width], tuple(row[:width] for row in rows), words=(0, 2, 3, 4, 5)[: width - 1], sortable=extent.drawn
-    )
+    columns = {
+        "lost to": names(shown, text=_cause_label),
+        "thread-{}": seconds((each.seconds for each in shown), time_scale(shown[0].seconds, whole)),
+        "prefix": names(each.prefix or None for each in shown),
+        "line": names(each.line or None for each in shown),
+        "in": names(each.function or None for each in shown),
+    }
+    if extent.drawn and any(each.held_by for each in shown):
+        columns["held by"] = words(shorten(harmless(each.held_by), HELD_BY_LENGTH) for each in shown)
+    return as_table(columns, sortable=extent.drawn)
 
 
 def _cause_label(culprit: Culprit) -> Label:
@@ -85,10 +83,11 @@ def _cause_label(culprit: Culprit) -> Label:
 
 
 def _held_by(shown: tuple[Culprit, ...]) -> tuple[str, ...]:
-    by_prefix = {each.prefix: each.held_by for each in shown if each.held_by}
+    held_by = {(each.cause, each.prefix): each.held_by for each in shown if each.held_by}
+    words = {"gil": "the GIL was held most by", "lock": "at a lock, it was held by"}
     return tuple(
-        sentence(f"while {name_of(prefix) or 'tasks'} waited, the GIL was held most by {held_by}")
-        for prefix, held_by in list(by_prefix.items())[:MAX_HELD_BY]
+        sentence(f"while {name_of(prefix) or 'tasks'} waited{',' * (cause == 'gil')} {words[cause]} {holder}")
+        for (cause, prefix), holder in list(held_by.items())[:MAX_HELD_BY]
     )
 
 
@@ -107,27 +106,57 @@ def holds(report: EfficiencyReport, extent: Extent = SCREEN) -> Section:
 
     They are part of the time lost to waiting, so they are listed separately from the culprits.
     """
+    loop = report.scheduler_loop
+    held_gil, blocks = _told_once(_long(report.gil_holds), _long(report.loop_blocks))
     held = [
         f"held the GIL for {format_seconds(hold.seconds)}: {holder_text(hold.holder, blamed(hold.stack))}, "
-        f"on {name_of(hold.worker)}"
-        for hold in _longest(report.gil_holds)
+        f"on {workers_named([hold.worker])}"
+        for hold in held_gil[:MAX_HOLDS]
     ]
-    loop = report.scheduler_loop
-    blocks: list[tuple[str, LongHold | LoopBlock]] = [
-        (f"the event loop of {name_of(hold.worker)}", hold) for hold in _longest(report.loop_blocks)
+    blocked: list[tuple[str, LongHold | LoopBlock]] = [
+        (f"the event loop of {workers_named([block.worker])}", block) for block in blocks[:MAX_HOLDS]
     ]
-    blocks += [("the scheduler's event loop", block) for block in (loop.blocks[:MAX_HOLDS] if loop is not None else ())]
-    blocked = [
-        f"blocked {whose} for {format_seconds(block.seconds)}"
-        + (f": {where}" if (where := place_text(blamed(block.stack))) else "")
-        for whose, block in blocks
+    blocked += [
+        ("the scheduler's event loop", block) for block in (loop.blocks[:MAX_HOLDS] if loop is not None else ())
     ]
-    return section("Kept others waiting", *map(sentence, (*held, *blocked)))
+    told = [
+        f"blocked {whose} for {format_seconds(block.seconds)}" + (f": {by}" if (by := _by_whom(block)) else "")
+        for whose, block in blocked
+    ]
+    return section("Kept others waiting", *map(sentence, (*held, *told)))
 
 
-def _longest(found: tuple[LongHold, ...]) -> list[LongHold]:
-    long = [hold for hold in found if hold.seconds >= MIN_HOLD_SECONDS]
-    return sorted(long, key=lambda hold: -hold.seconds)[:MAX_HOLDS]
+def _told_once(holds: list[LongHold], blocks: list[LongHold]) -> tuple[list[LongHold], list[LongHold]]:
+    """Holds of the GIL and blocks of loops, each of which is listed once.
+
+    An event loop that holds the GIL is listed as blocked, and a task that holds it and so blocks a loop as its holder.
+    """
+    untold, left, of_loops = list(holds), [], []
+    for block in blocks:
+        # The sampler does not wait for all of a hold.
+        same = (hold for hold in untold if hold.worker == block.worker and hold.holder == block.holder)
+        hold = next((hold for hold in same if MOST * hold.seconds <= block.seconds), None)
+        if hold is not None:
+            untold.remove(hold)
+        if hold is not None and block.holder == EVENT_LOOP:
+            of_loops.append(hold)
+        if hold is None or block.holder == EVENT_LOOP:
+            left.append(block)
+    return [hold for hold in holds if hold not in of_loops], left
+
+
+def _by_whom(block: LongHold | LoopBlock) -> str:
+    """Messages or line that blocked a loop, with its thread if that is another one."""
+    if block.holder == NO_CORE:
+        return "it waited for a core"
+    if block.doing:
+        return block.doing
+    where = blamed(block.stack)
+    return place_text(where) if block.holder == EVENT_LOOP else holder_text(block.holder, where)
+
+
+def _long(found: tuple[LongHold, ...]) -> list[LongHold]:
+    return sorted((hold for hold in found if hold.seconds >= MIN_HOLD_SECONDS), key=lambda hold: -hold.seconds)
 
 
 #: Share of the whole below which a box is left out or joined with its neighbours: two pixels of a screen.
@@ -239,7 +268,7 @@ def _loop_figures(loop: SchedulerLoop) -> list[str]:
 
 
 def _busiest(loop: SchedulerLoop) -> list[str]:
-    handlers = [f"{name_of(part.name)} {format_seconds(part.seconds)}" for part in loop.handlers[:MAX_LOOP_PARTS]]
+    handlers = [f"{name_of(part.title)} {format_seconds(part.seconds)}" for part in loop.handlers[:MAX_LOOP_PARTS]]
     lines = [f"most in {', '.join(handlers)}"] if handlers else []
     if loop.hooks and loop.hooks[0].seconds >= WORTH_NAMING * loop.handlers_seconds:
         most = loop.hooks[0]
@@ -252,7 +281,7 @@ def _loop_table(loop: SchedulerLoop) -> Table:
     def row(part: LoopPart) -> tuple[str, ...]:
         share = format_share(part.seconds / loop.busy_seconds) if loop.busy_seconds else "-"
         where = name_of(place_of(part.stack[0])) or "-"
-        return name_of(part.name), name_of(part.kind), format_seconds(part.seconds), share, str(part.calls), where
+        return name_of(part.title), name_of(part.kind), format_seconds(part.seconds), share, str(part.calls), where
 
     ranked = sorted((*loop.handlers, *loop.hooks), key=lambda part: -part.seconds)
     heads = ("what", "kind", "time", "of busy", "calls", "where")
@@ -261,10 +290,11 @@ def _loop_table(loop: SchedulerLoop) -> Table:
 
 def _loop_note(loop: SchedulerLoop) -> str:
     text = (
-        "Handlers and callbacks were timed at each call. Hooks of plugins are part of their time; what `transition` of "
-        "each plugin took is estimated from some of the calls."
+        "Handlers, periodic callbacks and messages were timed at each call, but one in 16 short messages stands for "
+        "the others, and small reads and writes were not timed. Hooks of plugins are part of that; what `transition` "
+        "of each plugin took is estimated from some of the calls, and other callbacks from some turns."
     )
     if loop.busy_seconds is None:
         return text
     rest = max(0.0, loop.busy_seconds - loop.handlers_seconds)
-    return f"{text} The rest of the busy time, {format_seconds(rest)}, went to messages and to all else."
+    return f"{text} The rest of the busy time, {format_seconds(rest)}, is not known."

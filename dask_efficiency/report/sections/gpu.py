@@ -19,6 +19,7 @@ from dask_efficiency.report.gpu import (
     waiting_seconds,
 )
 from dask_efficiency.report.model import EfficiencyReport
+from dask_efficiency.show.columns import TypedColumn, as_table, counts, names, seconds
 from dask_efficiency.show.document import (
     MAX_ROWS,
     SCREEN,
@@ -238,22 +239,16 @@ def _kernels(found: GpuSummary, extent: Extent) -> Section:
     if rest := shown[extent.kernels - 1 :] if len(shown) > extent.kernels else []:
         launches, ns = sum(kernel.launches for kernel in rest), sum(kernel.ns for kernel in rest)
         shown[extent.kernels - 1 :] = [KernelTotals("", OTHER_KERNELS, launches, ns)]
-    scale = time_scale(found.kernel_ns / 1e9)
-    rows = tuple(
-        (
-            _kernel_label(kernel, extent.kernel_name),
-            name_of(kernel.prefix) or ("" if kernel.name == OTHER_KERNELS else NO_TASK),
-            str(kernel.launches),
-            scale.figure(kernel.ns / 1e9),
-            _percent(kernel.ns, found.kernel_ns) if found.kernel_ns else "",
-            short_time(kernel.ns / kernel.launches) if kernel.launches else "",
-        )
-        for kernel in shown
-    )
-    heads = ("kernel", "prefix", "launches", scale.unit, "%", "mean")
+    columns = {
+        "kernel": names(shown, text=lambda kernel: _kernel_label(kernel, extent.kernel_name)),
+        "prefix": names(each.prefix or ("" if each.name == OTHER_KERNELS else NO_TASK) for each in shown),
+        "launches": counts(each.launches for each in shown),
+        "{}": seconds((each.ns / 1e9 for each in shown), time_scale(found.kernel_ns / 1e9)),
+        "%": TypedColumn(_percent(each.ns, found.kernel_ns) if found.kernel_ns else "" for each in shown),
+        "mean": TypedColumn(short_time(each.ns / each.launches) if each.launches else "" for each in shown),
+    }
     lines = ("durations are added up, so kernels that run at once may sum to more than the GPU's time",)
-    table = Table(heads, rows, words=(0, 1), sortable=extent.drawn)
-    return section("GPU kernels by time", *_explained(lines, extent), table)
+    return section("GPU kernels by time", *_explained(lines, extent), as_table(columns, sortable=extent.drawn))
 
 
 def _kernel_label(kernel: KernelTotals, length: int) -> Label:
@@ -278,8 +273,8 @@ def gpu_notes(report: EfficiencyReport) -> tuple[str, ...]:
         workers = f"worker {named(bounded)}" if len(bounded) == 1 else f"{len(bounded)} workers: {named(bounded)}"
         lines.append(f"GPU time is an upper bound on {workers}: its meter sees tasks and no kernels")
     count = max(len(report.by_worker), len(report.gpu))
-    for reason, names in found.refused.items():
-        of_all = "" if count == 1 else f" on {len(names)} of {count} workers ({named(names)})"
+    for reason, refused in found.refused.items():
+        of_all = "" if count == 1 else f" on {len(refused)} of {count} workers ({named(refused)})"
         lines.append(f"GPU time was not measured{of_all}: {sentence(reason)}")
     shared: dict[str, list[str]] = {}
     for device in found.devices:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
@@ -19,10 +19,11 @@ from dask_efficiency.accounts.buckets import (
     causes_of,
     combine,
 )
-from dask_efficiency.accounts.cluster.window_accounts import SEPARATOR
+from dask_efficiency.accounts.facts import SEPARATOR
 from dask_efficiency.plugin.names import ALL_WORKERS, NO_SPAN, OTHER_WORK
 from dask_efficiency.report.model import EfficiencyReport
 from dask_efficiency.report.turnover import arrival_lines, lost_worker_line, most_costly_first
+from dask_efficiency.show.columns import as_table, names, seconds, shares
 from dask_efficiency.show.document import (
     MAX_ROWS,
     SCREEN,
@@ -39,7 +40,16 @@ from dask_efficiency.show.document import (
     slices_of,
 )
 from dask_efficiency.show.drawn_buckets import COLOURS, in_order, parts_of
-from dask_efficiency.show.figures import Scale, apportion, format_count, format_share, labelled, name_of, time_scale
+from dask_efficiency.show.figures import (
+    Scale,
+    apportion,
+    format_count,
+    format_share,
+    kernel_name,
+    labelled,
+    name_of,
+    time_scale,
+)
 
 #: Workers listed if there is no room for all: the least useful. By eye.
 WORST_WORKERS = 5
@@ -320,3 +330,22 @@ def repeats(report: EfficiencyReport, extent: Extent = SCREEN) -> Section:
         for name in ranked[:TOP_GROUPS]
     )
     return section("Computed again", *lines, Table(("prefix", "tasks", "computed up to"), rows))
+
+
+def operators(report: EfficiencyReport, extent: Extent = SCREEN) -> Section:
+    """Operators and kernels of tasks that ran under ``torch.profiler``, by prefix."""
+    found = report.operators
+    wholes: defaultdict[str, float] = defaultdict(float)
+    for one in found:
+        wholes[one.prefix] += one.seconds
+    runs = {one.prefix: one.runs for one in found}
+    lines = [f"{name_of(prefix)}: {format_count(runs[prefix], 'run')} read" for prefix in runs]
+    shown = (kernel_name(one.name) if one.kind.startswith("gpu") else one.name for one in found)
+    columns = {
+        "prefix": names(one.prefix for one in found),
+        "operator or kernel": names((name or None for name in shown), unknown="(no operator)"),
+        "kind": names(one.kind for one in found),
+        "time": seconds(one.seconds for one in found),
+        "share": shares(one.seconds / wholes[one.prefix] if wholes[one.prefix] else None for one in found),
+    }
+    return section("Inside profiled tasks (torch.profiler)", *lines, as_table(columns))

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from dask_efficiency.accounts.metered import BYTES, MANAGED, MEMORY, PROCESS, SECONDS
-from dask_efficiency.report.metered import memory_by_prefix, own_labels, shuffle_times
+from dask_efficiency.report.metered import memory_by_prefix, own_labels, shuffle_times, transfer_times
 from dask_efficiency.report.model import EfficiencyReport
 from dask_efficiency.report.values import Amount
 from dask_efficiency.show.document import SCREEN, Extent, Section, Table, section
-from dask_efficiency.show.figures import format_bytes, format_count, format_seconds, name_of, named
+from dask_efficiency.show.figures import format_bytes, format_count, format_seconds, name_of, named, workers_named
 
 #: Seconds of waiting for the worker that sent last, from which it is named. A guess.
 MIN_WAITED_SECONDS = 0.01
+#: Seconds from which a part of transfers is said. A guess.
+MIN_TRANSFER_SECONDS = 0.1
 
 
 def shuffles(report: EfficiencyReport, extent: Extent = SCREEN) -> Section:
@@ -24,16 +26,28 @@ def shuffles(report: EfficiencyReport, extent: Extent = SCREEN) -> Section:
     lines = [f"sent {_amount_text(times.sent, 'messages')}, {wrote}"]
     (last, longest), *others = sorted(times.at_barriers.items(), key=lambda item: -item[1]) or [("", 0.0)]
     if longest >= MIN_WAITED_SECONDS:
-        waited = named([f"{worker} for {format_seconds(longest - sent)}" for worker, sent in reversed(others)])
-        last_text = f"{name_of(last)}, which was still sending for {format_seconds(longest)}"
+        waits = [(workers_named([worker]), longest - sent) for worker, sent in reversed(others)]
+        waited = named([f"{worker} for {format_seconds(seconds)}" for worker, seconds in waits])
+        last_text = f"{workers_named([last])}, which was still sending for {format_seconds(longest)}"
         lines.append(f"at barriers all others waited for {last_text}" + (f": {waited}" if waited else ""))
     return section("P2P shuffles", *lines, Table(("phase", "where", "time"), tuple(rows), words=(0, 1)))
 
 
 def moved(report: EfficiencyReport, extent: Extent = SCREEN) -> Section:
     """Bytes of results that were spilled, read back, or sent between workers."""
-    rows = tuple((way, format_bytes(one.nbytes), f"{one.count:,}") for way, one in report.moved.items())
-    return section("Data moved", _peak(report), Table(("way", "bytes", "count"), rows))
+    rows = tuple((name_of(way), format_bytes(one.nbytes), f"{one.count:,}") for way, one in report.moved.items())
+    return section("Data moved", _peak(report), *_transfers(report), Table(("way", "bytes", "count"), rows))
+
+
+def _transfers(report: EfficiencyReport) -> list[str]:
+    """Seconds of transfers by part, if they are worth a line."""
+    lines = []
+    for way, parts in transfer_times(report.metered).items():
+        worth = {words: seconds for words, seconds in parts.items() if seconds >= MIN_TRANSFER_SECONDS}
+        if worth:
+            shown = ", ".join(f"{words} {format_seconds(seconds)}" for words, seconds in worth.items())
+            lines.append(f"workers, {way} results: {shown}")
+    return lines
 
 
 def _peak(report: EfficiencyReport) -> str:
@@ -46,7 +60,7 @@ def _peak(report: EfficiencyReport) -> str:
         return ""
     most = max(peaks, key=lambda worker: peaks[worker].get(PROCESS, 0.0))
     process, managed = (format_bytes(peaks[most].get(label, 0.0)) for label in (PROCESS, MANAGED))
-    return f"most memory at a time: {process} of {name_of(most)}'s process, {managed} of results (by heartbeat)"
+    return f"most memory at a time: {process} by {workers_named([most])}, {managed} of it for results (by heartbeat)"
 
 
 def memory(report: EfficiencyReport, extent: Extent = SCREEN) -> Section:

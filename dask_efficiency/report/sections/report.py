@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -12,16 +12,20 @@ from typing import Any
 from dask_efficiency.accounts.buckets import Breakdown, Bucket
 from dask_efficiency.accounts.cluster.timeline import Timeline
 from dask_efficiency.plugin.source import bounded
+from dask_efficiency.report.endings import MANY
+from dask_efficiency.report.explanations import explanations
 from dask_efficiency.report.files import to_dict
-from dask_efficiency.report.findings import headline, leading
-from dask_efficiency.report.kinds import explained
+from dask_efficiency.report.findings import headline, leading, nothing_ran
 from dask_efficiency.report.lost_time import LostTime, loss_cells, lost_time, why_not_known
 from dask_efficiency.report.model import EfficiencyReport
+from dask_efficiency.report.sections.client import client
 from dask_efficiency.report.sections.culprits import culprits, flame_graph, holds, scheduler_loop
+from dask_efficiency.report.sections.endings import failed_tasks, outstanding_tasks
 from dask_efficiency.report.sections.gpu import GOOD_FACTOR, gpu_notes, gpus
-from dask_efficiency.report.sections.groups import lost_workers, prefixes, repeats, spans, workers
+from dask_efficiency.report.sections.groups import lost_workers, operators, prefixes, repeats, spans, workers
 from dask_efficiency.report.sections.metered import labels, memory, moved, shuffles
 from dask_efficiency.report.sections.stragglers import long_tail, skew, stragglers
+from dask_efficiency.report.turnover import lost_worker_name, most_costly_first
 from dask_efficiency.report.values import PHASES
 from dask_efficiency.report.wall_clock import ON_CLUSTER, WORTH_SAYING, ideal_time_lines, wall_clock_parts
 from dask_efficiency.runs.path.path import CriticalPath
@@ -59,9 +63,10 @@ from dask_efficiency.show.figures import (
     format_thread_time,
     harmless,
     name_of,
-    named,
     sentence,
     shorten,
+    upper_first,
+    workers_named,
 )
 from dask_efficiency.show.finding import MAX_SHOWN
 
@@ -89,6 +94,10 @@ def document(report: EfficiencyReport, extent: Extent = SCREEN) -> Document:
 def first_screen(report: EfficiencyReport) -> Document:
     """First screen: runtime, savings, and where to find more."""
     texts, parts = (title(report), context(report), headline(report)), lost_time(report).parts
+    if nothing_ran(report):
+        parts = ()  # at most what was there for an instant, or was not measured
+    if report.breakdown[Bucket.RUNNING] > MANY * report.thread_seconds:  # it would be missing in the bar
+        parts = parts_of(in_order(report.breakdown))
     first = tuple(one.lines for one in leading(report))
     return Document(*texts, (), (MORE,), findings=first, figure=ByBucket(parts) if parts else None)
 
@@ -135,12 +144,30 @@ def title(report: EfficiencyReport) -> str:
 
 
 def context(report: EfficiencyReport) -> str:
-    """Coverage of the report: workers, threads, window and tasks."""
+    """Coverage of the report: workers, threads, window, cost and tasks."""
     covered = _attendance_texts(report)
     if report.window_seconds > 0:
         covered.append(f"a window of {format_seconds(report.window_seconds)}")
-    tasks = ", ".join(f"{count} {name_of(outcome)}" for outcome, count in report.tasks.items() if count)
-    return ", ".join(covered) + (f"; tasks: {tasks}" if tasks else "")
+    covered += _cost(report)
+    ended = dict(report.tasks) | {"outstanding": sum(one.tasks for one in report.unfinished)}
+    tasks = ", ".join(f"{count} {name_of(outcome)}" for outcome, count in ended.items() if count)
+    return "; ".join([", ".join(covered), *([f"tasks: {tasks}"] if tasks else []), *_lost_names(report)])
+
+
+def _lost_names(report: EfficiencyReport) -> list[str]:
+    """Workers that vanished: the one, or their number and the most costly one."""
+    lost = most_costly_first([one for one in report.lost_workers if one.worker and not one.in_order])
+    if len(lost) < 2:
+        return [lost_worker_name(one) for one in lost]
+    return [f"{len(lost)} workers were lost, such as {name_of(lost[0].worker)} ({sentence(lost[0].reason)})"]
+
+
+def _cost(report: EfficiencyReport) -> Iterator[str]:
+    """Price of all thread time, and of the lost part, where workers have a price."""
+    figures = lost_time(report)
+    if figures.money_scale is not None and figures.parts:
+        lost = sum(loss.money or 0.0 for loss in report.losses)
+        yield f"cost {figures.rows[-1].money} ({figures.money_scale.figure(lost)} of it for lost time)"
 
 
 def _attendance_texts(report: EfficiencyReport) -> list[str]:
@@ -220,9 +247,9 @@ def more_findings(report: EfficiencyReport, extent: Extent = SCREEN) -> Section:
 
 def meanings(report: EfficiencyReport, extent: Extent = SCREEN) -> Section:
     """Documentation of the first findings, on a page."""
-    known = explained() if extent.drawn else {}
+    known = explanations() if extent.drawn else {}
     kinds = dict.fromkeys(one.kind for one in leading(report))
-    return section("What findings mean", *(Code(known[kind]) for kind in kinds if kind in known))
+    return section("What findings mean", *(known[kind] for kind in kinds if kind in known))
 
 
 def losses(report: EfficiencyReport, extent: Extent = SCREEN) -> Section:
@@ -235,8 +262,7 @@ def losses(report: EfficiencyReport, extent: Extent = SCREEN) -> Section:
     labels = (cause_label(row.bucket, row.label) if row.bucket else bucket_label(row.label) for row in found.rows)
     rows: list[tuple[Cell, ...]] = [(label, *row[1:]) for label, row in zip(labels, cells, strict=True)]
     table = Table(heads, tuple(rows), sums=(len(cells) - 1,), strong=(0,))
-    not_known = why_not_known(report)
-    return section(heading, table, *map(Aside, (not_known[:1].upper() + not_known[1:], not_counted(report))))
+    return section(heading, table, *map(Aside, (upper_first(why_not_known(report)), not_counted(report))))
 
 
 def not_counted(report: EfficiencyReport) -> str:
@@ -340,7 +366,7 @@ def not_measured(report: EfficiencyReport, extent: Extent = SCREEN) -> Section:
     for worker, reason in report.not_measured.items():
         by_reason.setdefault(reason, []).append(worker)
     ranked = sorted(by_reason.items(), key=lambda item: -len(item[1]))
-    lines = [f"{named(names)}: {sentence(reason)}" for reason, names in ranked[:TOP_LABELS]]
+    lines = [f"{workers_named(names)}: {sentence(reason)}" for reason, names in ranked[:TOP_LABELS]]
     more = f"{len(ranked) - TOP_LABELS} more reasons" if len(ranked) > TOP_LABELS else ""
     return section("Not measured", *lines, more, caveat=True)
 
@@ -372,7 +398,32 @@ def code(report: EfficiencyReport, extent: Extent = SCREEN) -> Section:
 
 #: Sections of a report from top to bottom; those without content have no blocks.
 SECTIONS: tuple[Callable[[EfficiencyReport, Extent], Section], ...] = (
-    *(more_findings, losses, meanings, culprits, flame_graph, holds, factors, through_the_run, critical_path),
-    *(stragglers, long_tail, skew, shuffles, moved, memory, labels, gpus, workers, lost_workers),
-    *(prefixes, spans, repeats, phases, scheduler_loop, outside, details, not_measured, notes, environment, code),
+    *(
+        more_findings,
+        failed_tasks,
+        outstanding_tasks,
+        losses,
+        meanings,
+        culprits,
+        flame_graph,
+        holds,
+        factors,
+        through_the_run,
+        critical_path,
+    ),
+    *(operators, stragglers, long_tail, skew, shuffles, moved, memory, labels, gpus, workers, lost_workers),
+    *(
+        prefixes,
+        spans,
+        repeats,
+        phases,
+        client,
+        scheduler_loop,
+        outside,
+        details,
+        not_measured,
+        notes,
+        environment,
+        code,
+    ),
 )

@@ -11,6 +11,7 @@ from dask_efficiency.accounts.slow_worker import Evidence, SlowWorker
 from dask_efficiency.report.model import EfficiencyReport
 from dask_efficiency.report.skew import long_tasks, longest, recorded_tasks, uneven_sizes, uneven_times
 from dask_efficiency.runs.stragglers.offline import Judgement
+from dask_efficiency.show.columns import as_table, multiples, names, seconds, shares, words
 from dask_efficiency.show.document import (
     MAX_ROWS,
     SCREEN,
@@ -26,11 +27,12 @@ from dask_efficiency.show.document import (
 from dask_efficiency.show.figures import (
     NAME_LENGTH,
     format_bytes,
+    format_number,
     format_seconds,
     format_share,
     format_times,
     name_of,
-    named,
+    workers_named,
 )
 from dask_efficiency.show.finding import MAX_SHOWN, Finding
 from dask_efficiency.straggler.signals import FINISHED, LIVE, Unit
@@ -54,22 +56,18 @@ def stragglers(report: EfficiencyReport, extent: Extent = SCREEN) -> Section:
     """Stragglers with causes and effects, the meaning of each cause, and on a page the signals."""
     slow = report.stragglers
     shown = slow[:MAX_STRAGGLERS]
-    rows = tuple(
-        (
-            name_of(one.worker) if one.worker else "(all of the host)",
-            name_of(one.host) or "-",
-            str(one.cause),
-            format_times(one.effect),
-            _since(one, report.started),
-            format_share(one.confidence),
-        )
-        for one in shown
-    )
+    columns = {
+        "worker": names((one.worker or None for one in shown), unknown="(all of the host)"),
+        "host": names(one.host or None for one in shown),
+        "cause": words(one.cause for one in shown),
+        "takes": multiples(one.effect for one in shown),
+        "since": words(_since(one, report.started) for one in shown),
+        "sure": shares(one.confidence for one in shown),
+    }
     lines = [f"{cause}: {'. '.join(MEANINGS[cause])}" for cause in dict.fromkeys(found.cause for found in slow)]
     if len(slow) > MAX_STRAGGLERS:
         lines.append(f"the {MAX_STRAGGLERS} most certain of {len(slow)}:")
-    heads = ("worker", "host", "cause", "takes", "since", "sure")
-    table = Table(heads, rows, words=(0, 1, 2, 4), sortable=extent.drawn)
+    table = as_table(columns, sortable=extent.drawn)
     evidence = _evidence(shown) if extent.drawn else section("")
     return section("Stragglers: slow for the same work", *lines, table, evidence)
 
@@ -84,7 +82,7 @@ def _since(finding: SlowWorker, started: float) -> str:
 def _evidence(findings: tuple[SlowWorker, ...]) -> Section:
     rows, drawings = [], []
     for finding in findings:
-        who = name_of(finding.worker) if finding.worker else f"host {name_of(finding.host)}"
+        who = workers_named([finding.worker]) if finding.worker else f"host {name_of(finding.host)}"
         for position, item in enumerate(finding.evidence[:MAX_EVIDENCE]):
             name = SIGNAL_NAMES.get(item.signal) or name_of(item.signal)
             rows.append(("" if position else who, name, _figure(item, item.value), _figure(item, item.peers)))
@@ -96,6 +94,8 @@ def _evidence(findings: tuple[SlowWorker, ...]) -> Section:
 
 
 def _figure(evidence: Evidence, value: float) -> str:
+    if evidence.signal not in SIGNAL_NAMES:  # a metric, in a unit that is not known
+        return format_number(value)
     return format_share(value) if evidence.signal in SHARES and 0 <= value <= 1 else format_times(value)
 
 
@@ -154,28 +154,23 @@ def _sections(found: Judgement) -> tuple[Section, ...]:
 def _slow_worker_table(found: Judgement) -> Section:
     shown = found.slow_workers[:MAX_STRAGGLERS]
     rest = len(found.slow_workers) - len(shown)
-    rows = tuple(
-        (
-            _worker_or_host(one),
-            name_of(one.host),
-            str(one.cause),
-            "-" if one.effect is None else f"{one.effect:.2f} x",
-            "-" if one.seconds_lost is None else format_seconds(one.seconds_lost),
-            format_share(one.confidence),
-        )
-        for one in shown
-    )
-    heads = ("worker", "host", "cause", "takes", "costs", "sure")
-    return section("Slow workers", f"{rest} more are not shown." if rest else "", Table(heads, rows, words=(0, 1, 2)))
+    columns = {
+        "worker": words(map(_worker_or_host, shown)),
+        "host": names(one.host for one in shown),
+        "cause": words(one.cause for one in shown),
+        "takes": multiples((one.effect for one in shown), text="{:.2f} x".format),
+        "costs": seconds(one.seconds_lost for one in shown),
+        "sure": shares(one.confidence for one in shown),
+    }
+    return section("Slow workers", f"{rest} more are not shown." if rest else "", as_table(columns))
 
 
 def _signals(one: SlowWorker) -> Section:
     def row(item: Evidence) -> tuple[str, ...]:
         figures = (item.value, item.peers, item.low, item.high)
-        shown = [f"{figure:.2f} x" if math.isfinite(figure) else "-" for figure in figures]
         signal = FINISHED.get(item.signal) or LIVE.get(item.signal)
-        words = signal.words if signal is not None else name_of(item.signal)
-        return words, *shown, str(item.tasks)
+        words, write = (name_of(item.signal), format_number) if signal is None else (signal.words, "{:.2f} x".format)
+        return words, *[write(figure) if math.isfinite(figure) else "-" for figure in figures], str(item.tasks)
 
     heads = ("signal", "its own", "peers", "from", "to", "readings")
     heading = f"How {_worker_or_host(one)} compares with its peers"
@@ -185,7 +180,7 @@ def _signals(one: SlowWorker) -> Section:
 def _notes(found: Judgement) -> Section:
     lines = list(found.notes)
     if found.insufficient:
-        lines.append(f"Too little to judge by: {named(found.insufficient)}.")
+        lines.append(f"Too little to judge by: {workers_named(found.insufficient)}.")
     if any(one.seconds_lost is not None for one in found.slow_workers):
         lines.append("What a straggler costs comes from a replay of the run with it as fast as its peers.")
     return section("Notes", *lines, caveat=True)

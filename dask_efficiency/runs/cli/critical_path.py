@@ -15,7 +15,6 @@ from dask_efficiency.runs.trace.errors import UnknownNameError
 
 
 @click.command("critical-path")
-@click.argument("source")
 @click.option("--target", metavar="KEY", help="Only what the end of this task waited for.")
 @click.option("--span", metavar="NAME", help="Only what the end of this span's last task waited for.")
 @options.what_if_option
@@ -45,8 +44,7 @@ def command(
     """Show what each second of a run was spent on.
 
     SOURCE is the file or URL of a recorded run, which `report.trace.save("run.trace")` wrote, or the address
-    (tcp://host:8786, tls://host:8786 or host:8786) or scheduler file of a scheduler that records:
-    `EfficiencyPlugin(trace=True)`.
+    (tcp://host:8786, tls://host:8786 or host:8786) of a scheduler that records: `EfficiencyPlugin(trace=True)`.
 
     --what-if, --without and --repair may be given together and more than once. The run is then replayed with all of
     these changes, and what is written is the changed path; the answer is an estimate.
@@ -58,35 +56,35 @@ def command(
         from dask_efficiency.runs.path.compare import compare_paths
         from dask_efficiency.runs.path.path import critical_path
 
-        found = critical_path(recorded(source, connection), target=target, span=span)
-        changed = found.what_if(**changes) if any(changes.values()) else None
+        path = critical_path(recorded(source, connection), target=target, span=span)
+        changed = path.what_if(**changes) if any(changes.values()) else None
         earlier = None if before is None else critical_path(recorded(before, connection), target=target, span=span)
         if chrome is not None:
-            (changed or found).to_chrome(chrome, only_critical=only_critical)
+            (changed or path).to_chrome(chrome, only_critical=only_critical)
         if html is not None:
-            (changed or found).to_html(html)
+            (changed or path).to_html(html)
         from dask_efficiency.runs.sections import path as sections
 
         if as_json:
-            data = sections.to_dict(found)
+            data = sections.to_dict(path)
             if changed is not None:
                 data["what_if"] = sections.to_dict(changed) | {"changes": changes}
             if earlier is not None:
                 data["before"] = sections.to_dict(earlier)
             if speedups:
-                data["speedups"] = sections.improvement_rows(found)
+                data["speedups"] = sections.improvement_rows(path)
             click.echo(json.dumps(data, indent=1))
             return
         from dask_efficiency.show.terminal import show
 
         if earlier is not None:
-            show(compare_paths(earlier, found).document)
+            show(compare_paths(earlier, path).document)
         elif speedups:
-            show(sections.improvements_document(found))
+            show(sections.improvements_document(path))
         elif changed is not None:
-            show(sections.what_if_document(found, changed, _in_words(**changes)))
+            show(sections.what_if_document(path, changed, _in_words(**changes)))
         else:
-            say(found, as_json=False, written=chrome is not None or html is not None)
+            say(path, as_json=False, written=chrome is not None or html is not None)
 
 
 def _in_words(speed_up: Mapping[str, float], without: Iterable[str], repair: Iterable[str]) -> str:

@@ -46,10 +46,10 @@ def is_one_a_worker(trace: RunTrace, work: Int64) -> bool:
     if not len(rows):
         return False
     runs = trace.runs
-    there = (runs.outcome == RunOutcome.SUCCEEDED) & (runs.worker != MISSING)
-    workers = np.unique(runs.worker[there & np.isin(runs.task, rows)])
+    succeeded = (runs.outcome == RunOutcome.SUCCEEDED) & (runs.worker != MISSING)
+    workers = np.unique(runs.worker[succeeded & np.isin(runs.task, rows)])
     alike = bool(work[rows].min() >= work[rows].max() / 2)
-    return alike and len(rows) == len(workers) == len(np.unique(runs.worker[there])) > 1
+    return alike and len(rows) == len(workers) == len(np.unique(runs.worker[succeeded])) > 1
 
 
 def is_uneven(trace: RunTrace, work: Int64) -> bool:
@@ -115,12 +115,12 @@ def slack_ns(trace: RunTrace, causes: RunCauses, scope: Scope) -> Int64:
     sources, targets, spare = sources[keep], targets[keep], spare[keep]
     latest_first = np.argsort(order[targets], kind="stable")[::-1]
     sources, targets, spare = sources[latest_first], targets[latest_first], spare[latest_first]
-    found: list[int] = slack.tolist()
+    by_run: list[int] = slack.tolist()
     for source, target, ns in zip(sources.tolist(), targets.tolist(), spare.tolist(), strict=True):
-        ns += found[target]
-        if ns < found[source]:
-            found[source] = ns
-    return np.where(known, np.array(found, np.int64), MISSING)
+        ns += by_run[target]
+        if ns < by_run[source]:
+            by_run[source] = ns
+    return np.where(known, np.array(by_run, np.int64), MISSING)
 
 
 def _constraints(trace: RunTrace, causes: RunCauses) -> tuple[Int64, Int64, Int64]:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from dask_efficiency.accounts.tables import needs_pandas
 from dask_efficiency.runs.path.path import GROUPS, NOBODY, CriticalPath
-from dask_efficiency.show.figures import format_share, name_of, shorten
+from dask_efficiency.show.figures import format_number, format_share, name_of, shorten
 from dask_efficiency.show.finding import MAX_HEADLINE
 from dask_efficiency.show.shown import Printed, late
 
@@ -53,19 +54,19 @@ class PathComparison(Printed):
     @property
     def document(self) -> Document:
         """Document of the comparison, for a renderer."""
-        found: Document = late("dask_efficiency.runs.sections.path:comparison_document")(self)
-        return found
+        document: Document = late("dask_efficiency.runs.sections.path:comparison_document")(self)
+        return document
 
     @property
     def headline(self) -> str:
         """One line: the change of the makespan, and the kind and prefix that changed most; at most 100 characters."""
         was, now = self.before.makespan_seconds, self.after.makespan_seconds
         if was == now:
-            return f"No difference: both took {now:.3g} s"
+            return f"No difference: both took {format_number(now)} s"
         ratio, sign = f"{format_share(abs(now / was - 1))} " if was else "", 1 if now > was else -1
         kind, prefix = (max((c for c in self.changes if c.by == by), key=lambda c: sign * c.seconds) for by in COMPARED)
         name = "no task" if prefix.name == NOBODY else shorten(name_of(prefix.name), MAX_PREFIX)
-        text = f"{ratio}{'longer' if now > was else 'shorter'}: {was:.3g} -> {now:.3g} s"
+        text = f"{ratio}{'longer' if now > was else 'shorter'}: {format_number(was)} -> {format_number(now)} s"
         text += f", mostly {kind.name} ({kind.seconds:+.2g} s), in {name} ({prefix.seconds:+.2g} s)"
         return shorten(text, MAX_HEADLINE)
 
@@ -84,7 +85,8 @@ class PathComparison(Printed):
         """
         if by not in COMPARED:
             raise ValueError(f"by is {by!r}; expected one of {', '.join(COMPARED)}")
-        import pandas as pd
+        with needs_pandas():
+            import pandas as pd
 
         rows = [(c.name, c.before, c.after, c.seconds, c.moved) for c in self.changes if c.by == by]
         return pd.DataFrame(rows, columns=[by, "before", "after", "change", "moved"]).set_index(by)
@@ -98,9 +100,9 @@ def compare_paths(before: CriticalPath, after: CriticalPath) -> PathComparison:
     before, after
         Paths of two runs, or of a run and of a what-if.
     """
-    found: list[PathChange] = []
+    all_changes: list[PathChange] = []
     for by in COMPARED:
         was, now = before.seconds(by), after.seconds(by)
         changes = [PathChange(by, name, was.get(name, 0.0), now.get(name, 0.0)) for name in {**was, **now}]
-        found += sorted(changes, key=lambda change: (-abs(change.seconds), change.name))
-    return PathComparison(before, after, tuple(found))
+        all_changes += sorted(changes, key=lambda change: (-abs(change.seconds), change.name))
+    return PathComparison(before, after, tuple(all_changes))

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from dask_efficiency.runs.path.kinds import COMPUTE, Kind
 from dask_efficiency.runs.path.parts import SHARE, PathPart, finding
-from dask_efficiency.show.figures import format_seconds, format_share, name_of, shorten
+from dask_efficiency.show.figures import format_seconds, format_share, lower_first, name_of, shorten
 
 if TYPE_CHECKING:
     from dask_efficiency.runs.path.path import CriticalPath
@@ -91,11 +91,11 @@ def parts(path: CriticalPath) -> list[PathPart]:
     """List the parts of the makespan, the largest share first; they add up to it."""
     kinds = path.seconds("kind")
     spent = {name: sum(kinds.get(kind, 0.0) for kind in members) for name, members in MEMBERS.items()}
-    found = [_cause(path, name, spent) for name, seconds in spent.items() if seconds]
+    parts = [_cause(path, name, spent) for name, seconds in spent.items() if seconds]
     running = sum(kinds.get(kind, 0.0) for kind in COMPUTE)
     if running:
-        found.append(_tasks(path, running, kinds.get(Kind.COMPUTE_NONCPU, 0.0)))
-    return sorted(found, key=lambda part: -part[0].evidence[SHARE])
+        parts.append(_tasks(path, running, kinds.get(Kind.COMPUTE_NONCPU, 0.0)))
+    return sorted(parts, key=lambda part: -part[0].evidence[SHARE])
 
 
 def _cause(path: CriticalPath, name: str, spent: Mapping[str, float]) -> PathPart:
@@ -108,7 +108,7 @@ def _cause(path: CriticalPath, name: str, spent: Mapping[str, float]) -> PathPar
         advice = TITLES[SPILL][1]  # event loops that write to disk are late for all else
     saves = None if name == UNKNOWN else max(0.0, min(seconds, whole - path.floor_seconds))
     where = f"{format_share(seconds / whole)} of the critical path" if saves is None else _most(path, name, seconds)
-    return finding(kind, (title, advice), saves, seconds / whole, where), f"{title[0].lower()}{title[1:]}"
+    return finding(kind, (title, advice), saves, seconds / whole, where), lower_first(title)
 
 
 def _most(path: CriticalPath, name: str, seconds: float) -> str:
@@ -126,21 +126,22 @@ def _tasks(path: CriticalPath, running: float, waiting: float) -> PathPart:
     whole, longest, kind = path.makespan_seconds, path.longest_task_seconds, _limit(path)
     prefix, most = next(iter(path.seconds_computing().items()))
     where, saves = f"`{name_of(prefix)}`, {format_share(most / whole)} of the critical path", None
-    one = f", the longest {format_seconds(longest)}" if longest >= UNEVEN_TASK * whole else ""
+    also = f", the longest {format_seconds(longest)}" if longest >= UNEVEN_TASK * whole else ""
     if waiting > running / 2:
         where, kind = f"{where}, {format_share(1.0 - waiting / running)} of it on the CPU", "path/task-noncpu"
     elif TITLES[kind][1] == SPLIT and path.slots > 1:
         saves = max(0.0, min(longest * (1.0 - 1.0 / path.slots), whole - path.slot_bound_seconds))
     of = f"tasks of {shorten(name_of(prefix), 22)}" if most >= NEARLY_ALL * running else "tasks"
-    return finding(kind, TITLES[kind], saves, running / whole, where + one), TITLES[kind][0].replace("Tasks", of)
+    return finding(kind, TITLES[kind], saves, running / whole, where + also), TITLES[kind][0].replace("Tasks", of)
 
 
 def _limit(path: CriticalPath) -> str:
-    longest, there = path.longest_task_seconds, path.makespan_seconds - path.seconds("kind").get(Kind.NO_WORKERS, 0.0)
-    if longest >= ONE_TASK * there:  # one task that is most of a chain is no chain
+    longest = path.longest_task_seconds
+    present = path.makespan_seconds - path.seconds("kind").get(Kind.NO_WORKERS, 0.0)
+    if longest >= ONE_TASK * present:  # one task that is most of a chain is no chain
         return "path/task-per-worker" if path.is_one_a_worker else "path/long-task"
-    if longest >= UNEVEN_TASK * there and path.is_uneven:
+    if longest >= UNEVEN_TASK * present and path.is_uneven:
         return "path/uneven-task"
-    if path.floor_seconds >= CLOSE * there:
+    if path.floor_seconds >= CLOSE * present:
         return "path/chain"
-    return "path/full-slots" if path.slot_bound_seconds >= CLOSE * there else "path/task"
+    return "path/full-slots" if path.slot_bound_seconds >= CLOSE * present else "path/task"

@@ -29,19 +29,19 @@ class PathSummary:
     divisible: bool = True
 
 
-def worth_finding(found: Sequence[PathPart], whole: float) -> tuple[Finding, ...]:
+def worth_finding(parts: Sequence[PathPart], whole: float) -> tuple[Finding, ...]:
     """Select the findings that save or take enough of the whole, in their order."""
     least = WORTH_FINDING * whole
-    worth = (one for one, _ in found if one.saves_seconds is None or one.saves_seconds >= least)
-    return tuple(one for one in worth if one.evidence[SHARE] >= WORTH_FINDING)[:MAX_FINDINGS]
+    worth = (finding for finding, _ in parts if finding.saves_seconds is None or finding.saves_seconds >= least)
+    return tuple(finding for finding in worth if finding.evidence[SHARE] >= WORTH_FINDING)[:MAX_FINDINGS]
 
 
-def headline(found: Sequence[PathPart], took: str, of: str) -> str:
+def headline(parts: Sequence[PathPart], took: str, of: str) -> str:
     """Word the duration and the largest part; at most :data:`MAX_HEADLINE` characters, without a full stop."""
-    if not found:
+    if not parts:
         return "Nothing took any time"
-    one, title = found[0]
-    return shorten(f"{took}; {format_share(one.evidence[SHARE])} of {of} is {title}", MAX_HEADLINE)
+    largest, title = parts[0]
+    return shorten(f"{took}; {format_share(largest.evidence[SHARE])} of {of} is {title}", MAX_HEADLINE)
 
 
 def finding(

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 
-from dask_efficiency.accounts.tables import MISSING, Int32, Int64
+from dask_efficiency.accounts.tables import MISSING, Int32, Int64, needs_pandas
 from dask_efficiency.plugin.wings import offered
 from dask_efficiency.runs.path.bounds import is_one_a_worker, is_uneven, longest_chain, slack_ns, useful_ns, work_ns
 from dask_efficiency.runs.path.kinds import COMPUTE, KINDS, Kind
@@ -121,10 +121,10 @@ class CriticalPath(Paged):
         position, names = self._grouped(by)
         added = np.zeros(len(names) + 1, np.int64)
         np.add.at(added, position[among], (self.segments.stop - self.segments.start)[among])
-        found: Counter[str] = Counter()
+        by_name: Counter[str] = Counter()
         for name, ns in zip([*names, NOBODY], added.tolist(), strict=True):
-            found[name] += ns
-        return {name: ns / 1e9 for name, ns in sorted(found.items(), key=lambda item: (-item[1], item[0])) if ns}
+            by_name[name] += ns
+        return {name: ns / 1e9 for name, ns in sorted(by_name.items(), key=lambda item: (-item[1], item[0])) if ns}
 
     def _grouped(self, by: str) -> tuple[Int64, list[str]]:
         """Find the position of each segment's group in the list of names; -1 where it is in none."""
@@ -153,7 +153,8 @@ class CriticalPath(Paged):
         return self._series("host")
 
     def _series(self, by: str) -> pd.Series[float]:
-        import pandas as pd
+        with needs_pandas():
+            import pandas as pd
 
         series: pd.Series[float] = pd.Series(self.seconds(by), dtype=float, name="seconds")
         return series.rename_axis(by)
@@ -167,7 +168,8 @@ class CriticalPath(Paged):
             Columns ``kind``, ``start``, ``stop`` (integer nanoseconds since the epoch, on the scheduler's clock),
             ``duration_seconds``, ``key``, ``prefix``, ``worker``, ``host``; missing where a segment has none.
         """
-        import pandas as pd
+        with needs_pandas():
+            import pandas as pd
 
         segments, keys = self.segments, self.trace.keys
         frame = pd.DataFrame({"kind": [str(KINDS[i]) for i in segments.kind.tolist()]})
@@ -215,8 +217,8 @@ class CriticalPath(Paged):
     @property
     def slot_bound_seconds(self) -> float:
         """Seconds of the run if all slots compute all the time: work divided by :attr:`slots`; infinite without any."""
-        work, there = float(self._work[0].sum()) / 1e9, self.slots
-        return work / there if there else float("inf") if work else 0.0
+        work, slots = float(self._work[0].sum()) / 1e9, self.slots
+        return work / slots if slots else float("inf") if work else 0.0
 
     @cached_property
     def run_slack_ns(self) -> Int64:
@@ -232,7 +234,8 @@ class CriticalPath(Paged):
             By key, at least 0, and 0 on the path. Tasks that did not end in the scope are left out. For a task that
             ran more than once, it is the smallest.
         """
-        import pandas as pd
+        with needs_pandas():
+            import pandas as pd
 
         runs, keys = self.trace.runs, list(self.trace.keys)
         rows = np.flatnonzero((self.run_slack_ns != MISSING) & (runs.task != MISSING))
@@ -252,8 +255,8 @@ class CriticalPath(Paged):
 
     @cached_property
     def _parts(self) -> list[PathPart]:
-        found: list[PathPart] = late("dask_efficiency.runs.path.findings:parts")(self) if self.makespan_seconds else []
-        return found
+        parts: list[PathPart] = late("dask_efficiency.runs.path.findings:parts")(self) if self.makespan_seconds else []
+        return parts
 
     @property
     def is_one_a_worker(self) -> bool:
@@ -332,7 +335,8 @@ class CriticalPath(Paged):
         ValueError
             If percent is out of range.
         """
-        import pandas as pd
+        with needs_pandas():
+            import pandas as pd
 
         frame = pd.DataFrame(self.improvements(percent), columns=["what", "saved_seconds", "error_seconds"])
         frame = frame.set_index("what").astype(float)
@@ -424,5 +428,5 @@ def _expanded(segments: Segments, trace: RunTrace) -> tuple[Segments, tuple[str,
     expand = offered("expander/torch")
     if expand is None:
         return segments, (NOT_EXPANDED,)
-    found: tuple[Segments, tuple[str, ...]] = expand(segments, trace)
-    return found
+    expanded: tuple[Segments, tuple[str, ...]] = expand(segments, trace)
+    return expanded

@@ -71,27 +71,27 @@ def _cut(
 def loop_causes(segments: Segments, trace: RunTrace) -> dict[str, float]:
     """Seconds of ``worker-loop`` by what kept the event loop busy, largest first, as far as that was recorded."""
     blocked = trace.blocked
-    found: dict[str, int] = {}
+    by_cause: dict[str, int] = {}
     rows = segments.take(segments.kind == CODES[Kind.WORKER_LOOP])
     for number, cause in enumerate(BLOCKED_BY):
         mine = blocked.take(blocked.cause == number)
         intervals = _by_process(mine.worker, mine.start, mine.stop)
         for _, start, stop, _, _, worker, _ in rows.rows():
             for first, last in overlaps(intervals.get(worker, []), start, stop):
-                found[cause] = found.get(cause, 0) + last - first
-    return {cause: ns / 1e9 for cause, ns in sorted(found.items(), key=lambda item: -item[1])}
+                by_cause[cause] = by_cause.get(cause, 0) + last - first
+    return {cause: ns / 1e9 for cause, ns in sorted(by_cause.items(), key=lambda item: -item[1])}
 
 
 def _by_process(worker: NDArray[Any], start: NDArray[Any], stop: NDArray[Any]) -> dict[int, list[TimeRange]]:
     """Sort and merge the intervals of each worker."""
-    found: dict[int, list[TimeRange]] = {}
+    by_process: dict[int, list[TimeRange]] = {}
     for process, first, last in sorted(zip(worker.tolist(), start.tolist(), stop.tolist(), strict=True)):
-        intervals = found.setdefault(process, [])
+        intervals = by_process.setdefault(process, [])
         if intervals and first <= intervals[-1][1]:
             intervals[-1] = (intervals[-1][0], max(last, intervals[-1][1]))
         elif first < last:
             intervals.append((first, last))
-    return found
+    return by_process
 
 
 def _disk(trace: RunTrace, cause: str, duration: str, until: str) -> dict[int, list[TimeRange]]:
@@ -111,7 +111,7 @@ _NEEDS_NO_WORKER = {Kind.CLIENT_SUBMIT, Kind.RESULT_GATHER, Kind.LOST_WORKER}
 def presence(trace: RunTrace, scope: Scope) -> list[list[TimeRange]]:
     """Find the intervals in which each worker was present; from the scope's start if its joining was not recorded."""
     here: list[int | None] = [scope.start] * len(trace.workers)
-    found: list[list[TimeRange]] = [[] for _ in trace.workers]
+    present: list[list[TimeRange]] = [[] for _ in trace.workers]
     events = trace.worker_events
     for at, worker, change in zip(events.at.tolist(), events.worker.tolist(), events.change.tolist(), strict=True):
         if worker == MISSING:
@@ -121,12 +121,12 @@ def presence(trace: RunTrace, scope: Scope) -> list[list[TimeRange]]:
         if change == WorkerChange.JOINED:
             here[worker] = at
         elif change == WorkerChange.LEFT and since is not None:
-            found[worker].append((since, at))
+            present[worker].append((since, at))
             here[worker] = None
     for worker, since in enumerate(here):
         if since is not None:
-            found[worker].append((since, scope.stop))
-    return found
+            present[worker].append((since, scope.stop))
+    return present
 
 
 def without_workers(trace: RunTrace, scope: Scope) -> list[TimeRange]:
@@ -143,10 +143,10 @@ def slots(trace: RunTrace, scope: Scope) -> float:
     """Mean number of slots while there was any worker in a scope; 0.0 if there never was one."""
     if scope.stop <= scope.start:
         return float(sum(worker.nthreads for worker in trace.workers))
-    there = scope.stop - scope.start - sum(stop - start for start, stop in without_workers(trace, scope))
+    with_workers = scope.stop - scope.start - sum(stop - start for start, stop in without_workers(trace, scope))
     present = zip(trace.workers, presence(trace, scope), strict=True)
     held = sum((stop - start) * worker.nthreads for worker, intervals in present for start, stop in intervals)
-    return held / there if there else 0.0
+    return held / with_workers if with_workers else 0.0
 
 
 def name_without_workers(segments: Segments, trace: RunTrace, scope: Scope) -> Segments:

@@ -48,10 +48,10 @@ class Question:
                 raise UnknownNameError("task", self.target, trace.keys[:21])
             return _scope_of_tasks(trace, np.arange(len(trace.tasks)) == task, f"the task {self.target[:80]!r}")
         if self.span is not None:  # with the spans in it
-            found = [i for i, span in enumerate(trace.spans) if f"{span}/".startswith(f"{self.span}/")]
-            if not found:
+            spans = [i for i, span in enumerate(trace.spans) if f"{span}/".startswith(f"{self.span}/")]
+            if not spans:
                 raise UnknownNameError("span", self.span, trace.spans)
-            return _scope_of_tasks(trace, np.isin(trace.tasks.span, found), f"the span {self.span[:80]!r}")
+            return _scope_of_tasks(trace, np.isin(trace.tasks.span, spans), f"the span {self.span[:80]!r}")
         return whole_scope(trace) if self.window is None else scope_of_window(trace, *self.window)
 
 

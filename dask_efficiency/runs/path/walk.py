@@ -136,16 +136,16 @@ class _Walk:
         """Runs in the order of their reports, when a cause is unknown for the first time; the walk takes them away."""
         reported = self._trace.runs.reported
         rows = np.flatnonzero((reported > self._scope.start) & (reported < self.at))
-        found: list[int] = rows[np.argsort(reported[rows], kind="stable")].tolist()
-        return found
+        reports: list[int] = rows[np.argsort(reported[rows], kind="stable")].tolist()
+        return reports
 
     @cached_property
     def _queued(self) -> Int64:
         """By task: the transition by which it was queued."""
-        transitions, found = self._trace.transitions, np.full(len(self._trace.tasks), MISSING, np.int64)
+        transitions, queued = self._trace.transitions, np.full(len(self._trace.tasks), MISSING, np.int64)
         entered = np.flatnonzero(np.isin(transitions.finish, _WAITS) & (transitions.task != MISSING))
-        found[transitions.task[entered]] = entered
-        return found
+        queued[transitions.task[entered]] = entered
+        return queued
 
     @cached_property
     def _shuffled(self) -> dict[int, list[int]]:

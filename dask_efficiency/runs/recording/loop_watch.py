@@ -16,7 +16,7 @@ from types import FunctionType
 from typing import Any, cast
 
 from dask_efficiency.accounts.tables import MISSING
-from dask_efficiency.plugin.patches import OFFLOAD, READ, SERIALIZE, TICK, WRITE, Replacements
+from dask_efficiency.plugin.patches import OF_LOADS, OFFLOAD, READ, SERIALIZE, TICK, WRITE, Replacements
 from dask_efficiency.runs.trace.schema import BLOCKED_BY
 
 #: Nanoseconds of a call from which the thread may have waited for the GIL.
@@ -25,9 +25,8 @@ _LONG_NS = 1_000_000
 _MIN_NS = 100_000
 #: Bytes up to which a read or write is not timed, as it takes microseconds: Tornado's own chunk.
 _MIN_BYTES = 65_536
-#: Arguments of Dask's ``dumps`` and ``loads``.
+#: Arguments of Dask's ``dumps``.
 _OF_DUMPS = ("msg", "serializers", "on_error", "context", "frame_split_size")
-_OF_LOADS = ("frames", "deserialize", "deserializers")
 
 
 class _SchedStat:
@@ -164,7 +163,7 @@ def _serializing(call: Callable[..., Any]) -> Callable[..., Any]:
         parameters = tuple(inspect.signature(call).parameters)
     except (TypeError, ValueError):
         parameters = ()
-    wrap = {_OF_DUMPS: _dumping, _OF_LOADS: _loading}.get(parameters)
+    wrap = {_OF_DUMPS: _dumping, OF_LOADS: _loading}.get(parameters)
     if wrap is None:
         return lambda *args, **kwargs: _timed(call, *args, **kwargs)
     timed = wrap(call)

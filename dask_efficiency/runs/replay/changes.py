@@ -89,9 +89,9 @@ def speedups(makespan: Callable[[Changes], float], improvements: Mapping[str, Ch
     longer. So all computing times are changed a little at random, in the same way with and without the improvement.
     """
     before = [makespan(Changes(seed=seed)) for seed in range(number)]
-    found = []
+    estimates = []
     for what, changed in improvements.items():
         saved = [was - makespan(replace(changed, seed=seed)) for seed, was in enumerate(before)]
         error = stdev(saved) / math.sqrt(number) if number > 1 else math.nan
-        found.append(Speedup(what, fmean(saved), error))
-    return sorted(found, key=lambda speedup: -speedup.saved_seconds)
+        estimates.append(Speedup(what, fmean(saved), error))
+    return sorted(estimates, key=lambda speedup: -speedup.saved_seconds)

@@ -104,9 +104,9 @@ def run_transfers(trace: RunTrace, inputs: tuple[Int64, Int64]) -> RunTransfers:
     transfer_keys = transfers.receiver.astype(np.int64) * tasks + transfers.task
     first = np.searchsorted(keys[order], transfer_keys)
     run = np.full(len(transfers), MISSING, np.int64)
-    found = first < len(order)
-    found[found] = keys[order[first[found]]] == transfer_keys[found]
-    run[found] = needing[order[first[found]]]
+    needed = first < len(order)
+    needed[needed] = keys[order[first[needed]]] == transfer_keys[needed]
+    run[needed] = needing[order[first[needed]]]
 
     by_key = np.argsort(transfer_keys, kind="stable")
     row = np.searchsorted(transfer_keys[by_key], keys)
@@ -162,16 +162,16 @@ def task_times(trace: RunTrace) -> Float64:
     slower = np.where(distinct, mean - common, 0.0)
     ran = count > 0
     rest_of_its_tasks = _mean((slower * count).sum(axis=1), count.sum(axis=1))
-    found: Float64 = np.exp(common + np.where(ran, slower, rest_of_its_tasks[:, None]))
-    return found
+    times: Float64 = np.exp(common + np.where(ran, slower, rest_of_its_tasks[:, None]))
+    return times
 
 
-def repaired(found: Float64, workers: Collection[int]) -> Float64:
+def repaired(times: Float64, workers: Collection[int]) -> Float64:
     """Set the times of some workers to the median of the others, if there are others."""
-    others = [worker for worker in range(len(found)) if worker not in workers]
-    again = found.copy()
+    others = [worker for worker in range(len(times)) if worker not in workers]
+    again = times.copy()
     if others and workers:
-        again[list(workers)] = np.median(found[others], axis=0)
+        again[list(workers)] = np.median(times[others], axis=0)
     return again
 
 
@@ -179,15 +179,15 @@ def _logarithms(trace: RunTrace) -> tuple[Float64, Float64, Float64]:
     """By worker and prefix: number of runs, and sums of the logarithms of their times and of the squares."""
     runs, workers, prefixes = trace.runs, len(trace.workers), len(trace.prefixes)
     took, prefix = runs.stop - runs.start, prefix_of_runs(trace)
-    there = (runs.start != MISSING) & (runs.stop != MISSING) & (runs.worker != MISSING)
-    rows = np.flatnonzero(there & (prefix != MISSING))
+    ran = (runs.start != MISSING) & (runs.stop != MISSING) & (runs.worker != MISSING)
+    rows = np.flatnonzero(ran & (prefix != MISSING))
     logs = np.log(np.maximum(took[rows], 1))
-    found = np.zeros((3, workers, prefixes + 1))
-    for table, weights in zip(found, (1.0, logs, logs**2), strict=True):
+    sums = np.zeros((3, workers, prefixes + 1))
+    for table, weights in zip(sums, (1.0, logs, logs**2), strict=True):
         np.add.at(table, (runs.worker[rows], prefix[rows]), weights)
-    return found[0], found[1], found[2]
+    return sums[0], sums[1], sums[2]
 
 
 def _mean(total: Float64, count: Float64) -> Float64:
-    found: Float64 = np.divide(total, count, out=np.zeros_like(total), where=count > 0)
-    return found
+    mean: Float64 = np.divide(total, count, out=np.zeros_like(total), where=count > 0)
+    return mean

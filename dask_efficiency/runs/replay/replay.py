@@ -75,7 +75,7 @@ def _instants(trace: RunTrace, times: Durations, schedule: Schedule) -> dict[str
     runs = trace.runs
     received = schedule.assigned + times.to_worker
     stop = schedule.start + schedule.compute
-    found = {
+    columns = {
         "assigned": schedule.assigned,
         "received": received,
         "ready": received + times.fetch,
@@ -92,8 +92,8 @@ def _instants(trace: RunTrace, times: Durations, schedule: Schedule) -> dict[str
         known = getattr(runs, name) != MISSING
         if name not in ("received", "ready"):
             known &= schedule.executing != MISSING
-        found[name] = np.where(known, found[name], MISSING)
-    return found
+        columns[name] = np.where(known, columns[name], MISSING)
+    return columns
 
 
 def _scheduler(trace: RunTrace, limits: Constraints, schedule: Schedule) -> tuple[schema.Stimuli, schema.Transitions]:
@@ -160,8 +160,8 @@ def _transfers(
     shift = np.where(known, received[run] - trace.runs.received[run], 0)
 
     def at(column: Int64) -> Int64:
-        there = np.where(column > base, base + scaled(column - base, factor), column)
-        return np.where(column == MISSING, MISSING, there + shift)
+        moved = np.where(column > base, base + scaled(column - base, factor), column)
+        return np.where(column == MISSING, MISSING, moved + shift)
 
     receiver = np.where(known, schedule.worker[run], transfers.receiver)
     instants: dict[str, Any] = {name: at(getattr(transfers, name)) for name in ("queued", "start", "stop")}
@@ -180,18 +180,18 @@ def _client_anchors(trace: RunTrace, schedule: Schedule) -> dict[int, tuple[Int6
     after = np.concatenate([schedule.reported[rows], schedule.received])
     order = np.lexsort((before, client))
     client, before, after = client[order], before[order], after[order]
-    each = {int(name): client == name for name in np.unique(client)}
-    return {name: (before[own], np.maximum.accumulate(after[own])) for name, own in each.items()}
+    by_client = {int(name): client == name for name in np.unique(client)}
+    return {name: (before[own], np.maximum.accumulate(after[own])) for name, own in by_client.items()}
 
 
 def _moved(anchors: Mapping[int, tuple[Int64, Int64]], client: Int32, at: Int64) -> Int64:
-    found = at.copy()
+    moved = at.copy()
     for name, (before, after) in anchors.items():
         mine = np.flatnonzero((client == name) & (at != MISSING))
         # An instant before the client's first graph moves by as much as that graph.
         row = np.maximum(np.searchsorted(before, at[mine], side="right") - 1, 0)
-        found[mine] = at[mine] - before[row] + after[row]
-    return found
+        moved[mine] = at[mine] - before[row] + after[row]
+    return moved
 
 
 def replay(trace: RunTrace, changed: Changes = UNCHANGED, causes: RunCauses | None = None) -> RunTrace:

@@ -82,7 +82,7 @@ class VirtualCluster:
         order = np.argsort(limits.source, kind="stable")
         self._targets = limits.target[order].tolist()
         self._first = np.searchsorted(limits.source[order], np.arange(count + 1)).tolist()
-        others = [one != MISSING for one in (limits.opener, limits.graph, limits.stolen_from)]
+        others = [column != MISSING for column in (limits.opener, limits.graph, limits.stolen_from)]
         self._missing = (np.bincount(limits.target, minlength=count) + np.sum(others, axis=0)).tolist()
         queued = np.flatnonzero(limits.opener != MISSING)
         self._queue = deque(queued[np.argsort(runs.assigned[queued], kind="stable")].tolist())
@@ -233,14 +233,14 @@ def room(trace: RunTrace, opener: Int64) -> list[int]:
     worker = np.concatenate([runs.worker[ended], runs.worker[rows]])
     queued = np.concatenate([np.zeros(len(ended), np.bool_), opener[rows] != MISSING])
     order = np.argsort(at, kind="stable")
-    found = []
+    observed = []
     for i in range(workers):
         mine = order[worker[order] == i]
-        found.append(int(np.cumsum(step[mine])[queued[mine]].max(initial=0)))
+        observed.append(int(np.cumsum(step[mine])[queued[mine]].max(initial=0)))
     by_size: dict[int, int] = {}
-    for spec, most in zip(trace.workers, found, strict=True):
+    for spec, most in zip(trace.workers, observed, strict=True):
         by_size[spec.nthreads] = max(by_size.get(spec.nthreads, spec.nthreads), most)
-    return [most or by_size[spec.nthreads] for spec, most in zip(trace.workers, found, strict=True)]
+    return [most or by_size[spec.nthreads] for spec, most in zip(trace.workers, observed, strict=True)]
 
 
 def _order(trace: RunTrace) -> Int64:

@@ -85,8 +85,8 @@ def along(
             filled[step, kind] += min(last, step + 1) - max(first, step)
     most = filled.argmax(axis=1)
     edges = [0, *(np.flatnonzero(np.diff(most)) + 1).tolist(), STEPS]
-    found = ((kind_label(KINDS[most[first]], meanings), first, last) for first, last in pairwise(edges))
-    return Along(tuple(found), STEPS, format_seconds(length / 1e9))
+    pieces = ((kind_label(KINDS[most[first]], meanings), first, last) for first, last in pairwise(edges))
+    return Along(tuple(pieces), STEPS, format_seconds(length / 1e9))
 
 
 def seconds_table(name: str, seconds: Mapping[str, float], labels: Mapping[str, Label]) -> Table:
@@ -95,8 +95,8 @@ def seconds_table(name: str, seconds: Mapping[str, float], labels: Mapping[str, 
     scale = time_scale(largest)
     tenths = apportion([round(value * 1e9) for value in seconds.values()], 1000)
     rows = tuple(
-        (labels.get(each, each), scale.figure(value), format_percent(share))
-        for (each, value), share in zip(seconds.items(), tenths, strict=True)
+        (labels.get(key, key), scale.figure(value), format_percent(share))
+        for (key, value), share in zip(seconds.items(), tenths, strict=True)
     )
     bars = tuple(Share(value / largest if largest else 0.0) for value in seconds.values())
     return Table((name, f"time, {scale.unit}", "%"), rows, drawings=bars)

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, replace
 from typing import Any
 
+from dask_efficiency.accounts.intake import finite
 from dask_efficiency.runs.path.compare import COMPARED, PathChange, PathComparison, compare_paths
 from dask_efficiency.runs.path.path import GROUPS, NOBODY, CriticalPath
 from dask_efficiency.runs.sections.by_kind import TOP_NAMES, along, kind_label, seconds_table, top
@@ -36,7 +37,7 @@ def context(path: CriticalPath) -> str:
 
 def document(path: CriticalPath) -> Document:
     """Make the document of a path."""
-    first = tuple(one.lines for one in path.findings[:MAX_SHOWN])
+    first = tuple(finding.lines for finding in path.findings[:MAX_SHOWN])
     return Document(title(path), context(path), path.headline, sections(path), findings=first)
 
 
@@ -154,16 +155,18 @@ def quick_improvements(path: CriticalPath) -> Section:
 
 def improvements(path: CriticalPath, percent: float = 10.0) -> Section:
     """Section of the best improvements by some percent, by replays."""
-    found = path.improvements(percent)
-    largest = max((speedup.saved_seconds for speedup in found), default=0.0)
+    speedups = path.improvements(percent)
+    largest = max((speedup.saved_seconds for speedup in speedups), default=0.0)
     if largest <= 0:
         return Section("")
     # Savings within their error are noise.
-    clear = [s for s in found if s.saved_seconds > 2 * s.error_seconds or math.isnan(s.error_seconds)]
+    clear = [s for s in speedups if s.saved_seconds > 2 * s.error_seconds or math.isnan(s.error_seconds)]
     worth = [s for s in clear if s.saved_seconds >= HARDLY * path.makespan_seconds][:TOP_NAMES]
     lines = [f"What {percent:g} % less time in each would save, by replays of the run."]
-    if len(worth) < len(found):
-        lines.append(f"{format_count(len(found) - len(worth), 'other')} would save little, or nothing that is certain.")
+    if len(worth) < len(speedups):
+        lines.append(
+            f"{format_count(len(speedups) - len(worth), 'other')} would save little, or nothing that is certain."
+        )
     scale = time_scale(largest)
     rows = []
     for s in worth:
@@ -190,9 +193,9 @@ def _differences(changes: Sequence[PathChange], by: str, heads: tuple[str, str])
         shown.append((f"{len(changes) - len(worth)} more", rest_was, rest_now, ""))
     rows = []
     for name, before, after, moved in [*shown, ("total", was, now, "")]:
-        one, other = scale.steps(before), scale.steps(after)
-        change = "" if one == other else f"{'+' if other > one else ''}{scale.text(other - one)}"
-        rows.append((name, scale.text(one), scale.text(other), change, moved))
+        old, new = scale.steps(before), scale.steps(after)
+        change = "" if old == new else f"{'+' if new > old else ''}{scale.text(new - old)}"
+        rows.append((name, scale.text(old), scale.text(new), change, moved))
     columns = (by, *(f"{head}, {scale.unit}" for head in heads), "change", "moved")
     return section(_by(by), Table(columns, tuple(rows), words=(0, 4), sums=(len(rows) - 1,)))
 
@@ -212,10 +215,10 @@ def to_dict(path: CriticalPath) -> dict[str, Any]:
     return {
         "name": path.trace.name,
         "headline": path.headline,
-        "findings": [one.to_dict() for one in path.findings],
+        "findings": [finding.to_dict() for finding in path.findings],
         "makespan_seconds": path.makespan_seconds,
         "floor_seconds": path.floor_seconds,
-        "slot_bound_seconds": path.slot_bound_seconds if math.isfinite(path.slot_bound_seconds) else None,
+        "slot_bound_seconds": finite(path.slot_bound_seconds),
         "slots": path.slots,
         "unattributed": path.unattributed,
         **{f"seconds_by_{by}": path.seconds(by) for by in GROUPS},
@@ -227,4 +230,4 @@ def to_dict(path: CriticalPath) -> dict[str, Any]:
 def improvement_rows(path: CriticalPath) -> list[dict[str, Any]]:
     """Savings of 10 % improvements, ready for JSON; the error of a single replay is None."""
     rows = [asdict(speedup) for speedup in path.improvements()]
-    return [row | {"error_seconds": None if math.isnan(row["error_seconds"]) else row["error_seconds"]} for row in rows]
+    return [row | {"error_seconds": finite(row["error_seconds"])} for row in rows]

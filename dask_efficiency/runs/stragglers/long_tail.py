@@ -60,12 +60,12 @@ def long_tail(trace: RunTrace) -> tuple[LongTask, ...]:
     seconds = (runs.stop[rows] - runs.start[rows]) / 1e9
     prefixes = trace.tasks.prefix[runs.task[rows]]
     nbytes = sizes_of_work(trace)[runs.task[rows]]
-    found = []
+    long_tasks = []
     for prefix in np.unique(prefixes[prefixes != MISSING]).tolist():
         own = np.flatnonzero(prefixes == prefix)
         longest = own[np.argmax(seconds[own])]
         row = rows[longest]
-        one = LongTask(
+        task = LongTask(
             prefix=trace.prefixes[prefix],
             key=trace.keys[int(runs.task[row])],
             worker=trace.workers[int(runs.worker[row])].name,
@@ -75,7 +75,7 @@ def long_tail(trace: RunTrace) -> tuple[LongTask, ...]:
             median_bytes=float(np.median(nbytes[own])),
             nbytes=float(nbytes[longest]),
         )
-        matters = one.seconds >= SHARE_OF_RUN * (trace.stop - trace.start) / 1e9
-        if one.count >= MIN_TASKS and matters and one.times_longer > TIMES_LONGER:
-            found.append(one)
-    return tuple(sorted(found, key=lambda one: -one.seconds))
+        matters = task.seconds >= SHARE_OF_RUN * (trace.stop - trace.start) / 1e9
+        if task.count >= MIN_TASKS and matters and task.times_longer > TIMES_LONGER:
+            long_tasks.append(task)
+    return tuple(sorted(long_tasks, key=lambda task: -task.seconds))

@@ -62,7 +62,7 @@ class Judgement:
     @property
     def findings(self) -> tuple[Finding, ...]:
         """Findings of the slow workers, then of the long tasks."""
-        return (*map(as_finding, self.slow_workers), *(one.finding() for one in self.long_tasks))
+        return (*map(as_finding, self.slow_workers), *(task.finding() for task in self.long_tasks))
 
 
 def find_stragglers(
@@ -107,22 +107,25 @@ def judge(
     """Judge all workers: :func:`find_stragglers` with the workers that could not be judged, and notes."""
     if not (isinstance(factor, int | float) and 0 < factor < math.inf):
         raise ValueError(f"factor is {factor!r}; expected a number above 0, such as 1.0")
-    found = judge_run(_run(source), history if isinstance(history, Mapping) else usual(history), factor)
+    judgement = judge_run(_run(source), history if isinstance(history, Mapping) else usual(history), factor)
     if not isinstance(source, RunTrace):
-        return found
+        return judgement
     # The event loop of a worker with one thread lags, but no other thread holds the lock.
     alone = {(worker.name, Cause.GIL) for worker in source.workers if worker.nthreads == 1}
-    causes = (Cause.UNKNOWN if (one.worker, one.cause) in alone else one.cause for one in found.slow_workers)
-    slow = (replace(one, cause=cause) for one, cause in zip(found.slow_workers, causes, strict=True))
-    return replace(found, slow_workers=with_cost(source, slow), long_tasks=long_tail(source))
+    causes = (
+        Cause.UNKNOWN if (finding.worker, finding.cause) in alone else finding.cause
+        for finding in judgement.slow_workers
+    )
+    slow = (replace(finding, cause=cause) for finding, cause in zip(judgement.slow_workers, causes, strict=True))
+    return replace(judgement, slow_workers=with_cost(source, slow), long_tasks=long_tail(source))
 
 
 def with_cost(trace: RunTrace, findings: Iterable[SlowWorker]) -> tuple[SlowWorker, ...]:
     """Add to each finding the time that it cost the recorded run, where a replay can tell."""
-    there = {name for worker in trace.workers for name in (worker.name, worker.host)}
+    names = {name for worker in trace.workers for name in (worker.name, worker.host)}
     known = list(findings)
     for i, finding in enumerate(known[:REPLAYS]):
-        if finding.cause in REPLAYED and (finding.worker or finding.host) in there:
+        if finding.cause in REPLAYED and (finding.worker or finding.host) in names:
             try:
                 known[i] = replace(finding, seconds_lost=seconds_lost(trace, finding))
             except Exception:  # the finding must not be lost with its cost
@@ -148,10 +151,10 @@ def judge_run(run: ObservedRun, usuals: Mapping[str, Usual], factor: float) -> J
     """Judge the workers of a run by all signals."""
     count = len(run.workers)
     compared = [observations for observations in run.observations if not FINISHED[observations.signal].against_usual]
-    scores = {one.signal: one for one in (score(r, count, usuals.get(r.signal)) for r in compared)}
+    scores = {scored.signal: scored for scored in (score(r, count, usuals.get(r.signal)) for r in compared)}
     enough = np.zeros(count, np.bool_)
-    for one in scores.values():
-        enough |= one.enough
+    for scored in scores.values():
+        enough |= scored.enough
     lacking = tuple(name for name, judged in zip(run.workers, enough.tolist(), strict=True) if not judged)
     if count <= 2 and not usuals:
         return Judgement((), count, (), _note_on_two(run))
@@ -159,21 +162,23 @@ def judge_run(run: ObservedRun, usuals: Mapping[str, Usual], factor: float) -> J
     judged = int(enough.sum())
     limit = threshold(judged, accusing, factor)
     behind = scores["disk"].level if "disk" in scores else np.zeros(count)
-    disks = judge_disks({one.signal: one for one in run.observations}, run.hosts, usuals, behind, limit)
+    disks = judge_disks(
+        {observations.signal: observations for observations in run.observations}, run.hosts, usuals, behind, limit
+    )
     if disks is not None:
-        scores = scores | {one.signal: one for one in disks.scores}
+        scores = scores | {scored.signal: scored for scored in disks.scores}
     # Each further worker needs less, but at a disk, where some only wait for others.
-    limits, found, flagged = dict.fromkeys(scores, limit), list[SlowWorker](), -1
+    limits, slow, flagged = dict.fromkeys(scores, limit), list[SlowWorker](), -1
     while True:
         every = (_finding(run, worker, scores, limits, disks) for worker in range(count))
         more = [finding for finding in every if finding is not None]
-        if (number := sum(one.cause is not Cause.DISK for one in more)) <= flagged:
+        if (number := sum(finding.cause is not Cause.DISK for finding in more)) <= flagged:
             break
-        found, flagged = more, number
+        slow, flagged = more, number
         lower = threshold(judged, accusing, factor, flagged)
         limits = {signal: limit if signal in AT_THE_DISK else lower for signal in scores}
-    findings = _with_hosts(run, scores, found, factor)
-    return Judgement(tuple(sorted(findings, key=lambda one: -one.score)), count, lacking)
+    findings = _with_hosts(run, scores, slow, factor)
+    return Judgement(tuple(sorted(findings, key=lambda finding: -finding.score)), count, lacking)
 
 
 def _finding(
@@ -181,8 +186,10 @@ def _finding(
 ) -> SlowWorker | None:
     waits_for_disk = disks is not None and bool(disks.waiting[worker])
     spared = {s for s in scores if FINISHED[s].only_evidence or (waits_for_disk and FINISHED[s].rises_with_disk)}
-    high = {s: float(one.z[worker]) for s, one in scores.items() if one.z[worker] >= limits[s] and s not in spared}
-    levels = {signal: float(one.level[worker]) for signal, one in scores.items() if one.enough[worker]}
+    high = {
+        s: float(scored.z[worker]) for s, scored in scores.items() if scored.z[worker] >= limits[s] and s not in spared
+    }
+    levels = {signal: float(scored.level[worker]) for signal, scored in scores.items() if scored.enough[worker]}
     # Being off the CPU for longer is no slowdown by itself.
     slowed = high.keys() - {"non_cpu"} | ({"duration", "cpu_share"} if "non_cpu" in high else set())
     if max((levels.get(signal, 0.0) for signal in slowed), default=-math.inf) < LONGER:
@@ -242,14 +249,16 @@ def _since(observations: Observations | None, worker: int, level: float) -> floa
 
 
 def _evidence(worker: int, scores: Mapping[str, Scores]) -> tuple[Evidence, ...]:
-    found = []
-    for signal, one in scores.items():
-        others = np.exp(np.delete(one.level, worker)[np.delete(one.enough, worker)])
-        if one.enough[worker] and len(others):
-            value, z = math.exp(float(one.level[worker])), float(one.z[worker])
+    evidence = []
+    for signal, scored in scores.items():
+        others = np.exp(np.delete(scored.level, worker)[np.delete(scored.enough, worker)])
+        if scored.enough[worker] and len(others):
+            value, z = math.exp(float(scored.level[worker])), float(scored.z[worker])
             low, high = float(others.min()), float(others.max())
-            found.append(Evidence(signal, value, float(np.median(others)), low, high, z, int(one.observations[worker])))
-    return tuple(sorted(found, key=lambda item: -item.z))
+            evidence.append(
+                Evidence(signal, value, float(np.median(others)), low, high, z, int(scored.observations[worker]))
+            )
+    return tuple(sorted(evidence, key=lambda item: -item.z))
 
 
 def _note_on_two(run: ObservedRun) -> tuple[str, ...]:
@@ -265,29 +274,29 @@ def _note_on_two(run: ObservedRun) -> tuple[str, ...]:
 
 
 def _with_hosts(
-    run: ObservedRun, scores: Mapping[str, Scores], found: list[SlowWorker], factor: float
+    run: ObservedRun, scores: Mapping[str, Scores], slow: list[SlowWorker], factor: float
 ) -> list[SlowWorker]:
     """Replace the findings of a host's workers by one for the host if the whole host is slow."""
     names = sorted({host for host in run.hosts if host})
     of_host = {name: np.array([host == name for host in run.hosts]) for name in names}
     for name in names if len(names) >= MIN_HOSTS else ():
-        blamed = [each for each in found if each.host == name and each.worker]
+        blamed = [finding for finding in slow if finding.host == name and finding.worker]
         if len(blamed) < max(MIN_SLOW_OF_HOST * of_host[name].sum(), 2):
             continue
-        one = scores[blamed[0].evidence[0].signal]
+        scored = scores[blamed[0].evidence[0].signal]
         # Distance of each host's median worker from the median of the hosts, and the spread of the healthy ones.
-        judged = [one.level[host & one.enough] for host in of_host.values()]
+        judged = [scored.level[host & scored.enough] for host in of_host.values()]
         middle = np.array([float(np.median(level)) if len(level) else 0.0 for level in judged])
         level = middle - float(np.median(middle))
-        scale = math.hypot(healthy_spread(level), FINISHED[one.signal].floor)
+        scale = math.hypot(healthy_spread(level), FINISHED[scored.signal].floor)
         above = level[names.index(name)] / scale / threshold(len(names), len(scores), factor)
         if above >= 1.0:
-            worst = max(blamed, key=lambda each: each.score)
-            effect = math.exp(float(np.mean([math.log(each.effect or 1.0) for each in blamed])))
-            since = min(each.since for each in blamed)
+            worst = max(blamed, key=lambda finding: finding.score)
+            effect = math.exp(float(np.mean([math.log(finding.effect or 1.0) for finding in blamed])))
+            since = min(finding.since for finding in blamed)
             host = replace(worst, worker="", score=above, confidence=confidence_of(above), since=since, effect=effect)
-            found = [each for each in found if each not in blamed] + [host]
-    return found
+            slow = [finding for finding in slow if finding not in blamed] + [host]
+    return slow
 
 
 def seconds_lost(trace: RunTrace, finding: SlowWorker) -> float:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dask_efficiency.accounts.tables import MISSING, Bool, Float64, Int64
+from dask_efficiency.accounts.tables import MISSING, Bool, Float64, Int64, needs_pandas
 from dask_efficiency.runs.trace.run_trace import RunTrace
 from dask_efficiency.runs.trace.schema import RunOutcome
 from dask_efficiency.straggler.observations import Observations, TaskTimes, compare_by, observations_of
@@ -40,15 +40,15 @@ class ObservedRun:
 
     def observed(self, signal: str) -> Observations | None:
         """Observations of a signal, if there are any."""
-        return next((one for one in self.observations if one.signal == signal), None)
+        return next((observations for observations in self.observations if observations.signal == signal), None)
 
 
 def run_of_table(frame: pd.DataFrame) -> ObservedRun:
     """Read a table that has a row for each task, as :func:`.offline.find_stragglers` describes it."""
     missing = [name for name in REQUIRED if name not in frame.columns]
     if missing:
-        there = ", ".join(map(str, list(frame.columns)[:20]))
-        raise TableError(f"the table has no column {missing[0]!r}; expected {', '.join(REQUIRED)}; there is: {there}")
+        columns = ", ".join(map(str, list(frame.columns)[:20]))
+        raise TableError(f"the table has no column {missing[0]!r}; expected {', '.join(REQUIRED)}; there is: {columns}")
     numbers = {name: _numbers(frame, name) for name in ("start", "stop", *OPTIONAL)}
     start, stop = numbers["start"], numbers["stop"]
     _refuse(~np.isfinite(start), lambda row: f"start of row {row} is {float(start[row])!r}; expected seconds")
@@ -76,7 +76,8 @@ def _refuse(wrong: Bool, message: Callable[[int], str]) -> None:
 
 
 def _numbers(frame: pd.DataFrame, name: str) -> Float64:
-    import pandas as pd
+    with needs_pandas():
+        import pandas as pd
 
     if name not in frame.columns:
         return np.full(len(frame), np.nan)
@@ -100,16 +101,18 @@ def _positions(values: Any) -> tuple[list[str], Int64]:
     return list(known), np.array([known[text] for text in texts], np.int64)
 
 
-def _within_hosts(found: Sequence[Observations], hosts: Sequence[str]) -> tuple[Observations, ...]:
+def _within_hosts(of_run: Sequence[Observations], hosts: Sequence[str]) -> tuple[Observations, ...]:
     """Compare the disk within hosts of several workers, which share it."""
     counts, compared = Counter(hosts), []
     of_worker = [host if host and counts[host] >= MIN_WORKERS_OF_HOST else "" for host in hosts]
-    for one in found:
-        if one.signal == "disk" and any(of_worker):
-            rows = zip(one.work.tolist(), one.worker.tolist(), strict=True)
-            kinds, work = _positions([f"{one.kinds[kind]} {of_worker[worker]}".rstrip() for kind, worker in rows])
-            one = replace(one, work=work, kinds=tuple(kinds))
-        compared.append(one)
+    for observations in of_run:
+        if observations.signal == "disk" and any(of_worker):
+            rows = zip(observations.work.tolist(), observations.worker.tolist(), strict=True)
+            kinds, work = _positions(
+                [f"{observations.kinds[kind]} {of_worker[worker]}".rstrip() for kind, worker in rows]
+            )
+            observations = replace(observations, work=work, kinds=tuple(kinds))
+        compared.append(observations)
     return tuple(compared)
 
 
@@ -145,8 +148,8 @@ def run_of_trace(trace: RunTrace) -> ObservedRun:
         cpu=cpu, disk=np.where(disk > 0, disk, np.nan), io_wait=np.full(len(rows), np.nan),
         transfer=np.full(len(rows), np.nan), input_bytes=sizes_of_work(trace)[runs.task[rows]],
     )  # fmt: skip
-    found = [*_within_hosts(observations_of(work), hosts), *_of_transfers(trace, names), *_of_series(trace)]
-    return ObservedRun(names, hosts, tuple(observations for observations in found if len(observations.value)))
+    observed = [*_within_hosts(observations_of(work), hosts), *_of_transfers(trace, names), *_of_series(trace)]
+    return ObservedRun(names, hosts, tuple(observations for observations in observed if len(observations.value)))
 
 
 def sizes_of_work(trace: RunTrace) -> Float64:
@@ -159,7 +162,7 @@ def sizes_of_work(trace: RunTrace) -> Float64:
 
 def _of_transfers(trace: RunTrace, names: Sequence[str]) -> list[Observations]:
     """Observe seconds a byte: receivers are compared by the same sender, senders by the same receiver."""
-    found = []
+    observed = []
     results, messages = trace.transfers, trace.shuffled
     # A receiver of a shuffle's message may write it to disk before it answers: they are compared among themselves.
     shuffled = messages, messages.sender != messages.receiver, "shuffled "
@@ -170,9 +173,9 @@ def _of_transfers(trace: RunTrace, names: Sequence[str]) -> list[Observations]:
         cost, at = np.log(took[rows] / moved.nbytes[rows]), moved.start[rows] / 1e9
         sender, receiver = moved.sender[rows].astype(np.int64), moved.receiver[rows].astype(np.int64)
         senders, receivers = ([names[worker] for worker in column.tolist()] for column in (sender, receiver))
-        found.append(compare_by("receive", receiver, [f"{what}from {name}" for name in senders], cost, at))
-        found.append(compare_by("send", sender, [f"{what}to {name}" for name in receivers], cost, at))
-    return found
+        observed.append(compare_by("receive", receiver, [f"{what}from {name}" for name in senders], cost, at))
+        observed.append(compare_by("send", sender, [f"{what}to {name}" for name in receivers], cost, at))
+    return observed
 
 
 def _of_series(trace: RunTrace) -> list[Observations]:

@@ -53,15 +53,19 @@ def pack(column: NDArray[Any], others: Mapping[str, Int64]) -> tuple[Packing, by
     known = values != MISSING
     # Gaps are marked if the values are narrower without them.
     has_gaps = known.any() and not known.all() and _width_of(values[known]) < _width_of(values)
-    there = known if has_gaps else None
+    present = known if has_gaps else None
     middle = max((len(values) - _SAMPLE) // 2, 0)
     part = slice(middle, middle + _SAMPLE)
-    sample = values[part], None if there is None else there[part], {name: other[part] for name, other in others.items()}
+    sample = (
+        values[part],
+        None if present is None else present[part],
+        {name: other[part] for name, other in others.items()},
+    )
 
     def size(against: str) -> int:
         return len(zlib.compress(_packed(*sample, against)[1], 1))
 
-    return _packed(values, there, others, min(("", ROW_BEFORE, *others), key=size))
+    return _packed(values, present, others, min(("", ROW_BEFORE, *others), key=size))
 
 
 def _width_of(values: Int64) -> int:
@@ -69,15 +73,15 @@ def _width_of(values: Int64) -> int:
 
 
 def _packed(
-    values: Int64, there: NDArray[np.bool_] | None, others: Mapping[str, Int64], against: str
+    values: Int64, present: NDArray[np.bool_] | None, others: Mapping[str, Int64], against: str
 ) -> tuple[Packing, bytes, Int64]:
-    bits = b"" if there is None else np.packbits(there).tobytes()
+    bits = b"" if present is None else np.packbits(present).tobytes()
     # Each gap is filled so that its difference is 0, and those before the first value with that.
-    if there is not None and against in others:
-        values = np.where(there, values, others[against])
-    elif there is not None:
-        source = np.maximum.accumulate(np.where(there, np.arange(len(values)), -1))
-        values = values[np.where(source < 0, there.argmax(), source)]
+    if present is not None and against in others:
+        values = np.where(present, values, others[against])
+    elif present is not None:
+        source = np.maximum.accumulate(np.where(present, np.arange(len(values)), -1))
+        values = values[np.where(source < 0, present.argmax(), source)]
     # Sums and differences wrap around, so that every number survives them.
     differences = values.view(np.uint64)
     first = 0
@@ -90,7 +94,7 @@ def _packed(
     cut = differences - _unsigned(lowest)
     width = _width(int(cut.max(initial=0)))
     planes = cut.astype("<u8", copy=False).view(np.uint8).reshape(-1, 8)[:, :width].T.tobytes()
-    return Packing(against, there is not None, first, lowest, width), bits + planes, values
+    return Packing(against, present is not None, first, lowest, width), bits + planes, values
 
 
 def unpack(packing: Packing, content: bytes, rows: int, others: Mapping[str, Int64]) -> tuple[Int64, Int64]:
@@ -110,8 +114,8 @@ def unpack(packing: Packing, content: bytes, rows: int, others: Mapping[str, Int
     filled = differences.view(np.int64)
     if not packing.gaps:
         return filled, filled
-    there = np.unpackbits(np.frombuffer(content, np.uint8, -(-rows // 8)), count=rows).view(np.bool_)
-    return np.where(there, filled, MISSING), filled
+    present = np.unpackbits(np.frombuffer(content, np.uint8, -(-rows // 8)), count=rows).view(np.bool_)
+    return np.where(present, filled, MISSING), filled
 
 
 def _unsigned(value: int) -> np.uint64:
@@ -208,9 +212,9 @@ def _description(file: Members, form: Format) -> dict[str, Any]:
         described = json.loads(content)
     except (ValueError, RecursionError) as error:
         raise form.error(f"{form.description!r} is no valid JSON ({error})") from error
-    found = described.get("format") if isinstance(described, dict) else described
-    if not isinstance(described, dict) or found != form.name:
-        raise form.error(f"found format {found!r:.80}; expected {form.name!r}")
+    name = described.get("format") if isinstance(described, dict) else described
+    if not isinstance(described, dict) or name != form.name:
+        raise form.error(f"found format {name!r:.80}; expected {form.name!r}")
     version = described.get("version")
     if version != form.version:
         expected = f"expected {form.version}: another dask-efficiency has written it"

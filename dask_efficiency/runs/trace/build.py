@@ -19,6 +19,7 @@ from dask_efficiency.runs.trace.batch import RUN
 from dask_efficiency.runs.trace.recording import Recording
 from dask_efficiency.runs.trace.run_trace import POINTS_INTO, TABLES, RunTrace, TaskProfile, WorkerSpec, cost_note
 from dask_efficiency.runs.trace.schema import PHASES, RUN_INSTANTS, SHUFFLED, STATES, RunOutcome, Runs, instants
+from dask_efficiency.show.figures import format_number
 
 _PROCESSING, _MEMORY, _ERRED = (STATES.index(state) for state in ("processing", "memory", "erred"))
 #: Stimuli by which a worker reports that a task failed.
@@ -57,7 +58,8 @@ def build(
     of_no_run = {"profiles": len(columns["profiles.run"]) - len(profiles)}
     missing = sorted(facts.get("not_profiled", {}).items())
     not_profiled = [f"not profiled, though asked for: {number} runs, as {why}" for why, number in missing]
-    late = [] if start is None or start >= began else [f"the recording began {(began - start) / 1e9:.3g} s {_LATE}"]
+    after = 0.0 if start is None else (began - start) / 1e9
+    late = [f"the recording began {format_number(after)} s {_LATE}"] if after > 0 else []
     plain: dict[str, Any] = {name: TABLES[name](**recorded.table(name, TABLES[name])) for name in _PLAIN}
     trace = RunTrace(
         name=name,
@@ -80,8 +82,8 @@ def build(
         phases=_phases(phases or {}, client, clients, recorded),
         clients=tuple(clients),
         constraints={
-            int(task): {name: list(value) if isinstance(value, tuple) else value for name, value in each.items()}
-            for task, each in facts["constraints"].items()  # lists arrive as tuples
+            int(task): {name: list(value) if isinstance(value, tuple) else value for name, value in constraints.items()}
+            for task, constraints in facts["constraints"].items()  # lists arrive as tuples
         },
         config=facts["config"],
         versions=facts["versions"],
@@ -117,25 +119,26 @@ class _Recorded:
 
     def table(self, group: str, kind: type[ColumnTable], worker: NDArray[Any] | None = None) -> dict[str, NDArray[Any]]:
         """Select the columns of a table that were recorded; ``worker`` is, by row, the one whose clock was read."""
-        found = {}
+        columns = {}
         for name, described in kind.schema().items():
             column = self.columns.get(f"{group}.{name}")
             if column is not None:
-                found[name] = column if described.clock is None else self.put(column, described.clock, worker)
-        return found
+                columns[name] = column if described.clock is None else self.put(column, described.clock, worker)
+        return columns
 
 
 def _worker(worker: Mapping[str, Any], epoch: int) -> WorkerSpec:
     # Monotonic clocks begin anywhere; the difference of the wall clocks is what a reader can use.
     offset = int(worker["offset"]) + epoch - int(worker["wall"]) if worker["offset"] else 0
-    known, cores = {name: worker[name] for name in _OF_WORKER}, float(worker.get("cores", 0.0))
-    return WorkerSpec(**known, clock_offset=offset, clock_error=worker["error"], cores=cores)
+    known = {name: worker[name] for name in _OF_WORKER}
+    cores, others = (float(worker.get(name, 0.0)) for name in ("cores", "others"))
+    return WorkerSpec(**known, clock_offset=offset, clock_error=worker["error"], cores=cores, others=others)
 
 
 def _tasks(columns: Mapping[str, NDArray[Any]], count: int) -> schema.Tasks:
     nbytes = np.full(count, MISSING, np.int64)
-    there = columns["log.code"] % len(STATES) == _MEMORY
-    nbytes[columns["log.task"][there]] = columns["log.extra"][there]  # the last one stays
+    in_memory = columns["log.code"] % len(STATES) == _MEMORY
+    nbytes[columns["log.task"][in_memory]] = columns["log.extra"][in_memory]  # the last one stays
     known = {name: columns[f"tasks.{name}"] for name in ("prefix", "span", "graph", "wanted")}
     user, graph, order = columns["tasks.priority"].T
     return schema.Tasks(**known, nbytes=nbytes, priority_user=user, priority_graph=graph, priority_order=order)
@@ -197,12 +200,12 @@ def _profiles(recorded: _Recorded, runs: Runs) -> tuple[TaskProfile, ...]:
     row_of = dict(zip(zip(runs.run_id.tolist(), runs.worker.tolist(), strict=True), range(len(runs)), strict=True))
     rows = zip(*(column.tolist() for column in columns.values()), pairwise([0, *end.tolist()]), strict=True)
     content = recorded.columns["profiles.content"]
-    found = [
+    profiles = [
         TaskProfile(row_of[run, worker], thread, start, stop, started, content[first:last].tobytes())
         for run, worker, thread, started, start, stop, (first, last) in rows
         if (run, worker) in row_of
     ]
-    return tuple(sorted(found, key=attrgetter("start")))
+    return tuple(sorted(profiles, key=attrgetter("start")))
 
 
 def _runs(recorded: _Recorded) -> tuple[Runs, list[str]]:
@@ -257,8 +260,8 @@ def _join(table: dict[str, NDArray[Any]], recorded: _Recorded) -> None:
     numbers, last = np.unique(run_id[::-1], return_index=True)
     # A run without a row gets the last one, in which nothing is known.
     at = np.minimum(np.searchsorted(numbers, table["run_id"]), len(numbers) - 1)
-    found = numbers[at] == table["run_id"] if len(numbers) else np.zeros(len(at), np.bool_)
-    row = np.where(found, (len(run_id) - 1 - np.append(last, 0))[at], len(run_id))
+    has_row = numbers[at] == table["run_id"] if len(numbers) else np.zeros(len(at), np.bool_)
+    row = np.where(has_row, (len(run_id) - 1 - np.append(last, 0))[at], len(run_id))
     of_worker = instants(Runs, Clock.WORKER)
     for name in RUN[1:]:
         known = recorded.columns[f"runs.{name}"]
@@ -304,7 +307,8 @@ def _order_instants(table: dict[str, NDArray[Any]]) -> list[str]:
         latest = np.maximum(latest, column)
     if most < _NOTABLE_NS:
         return []
-    return [f"clocks disagree: {moved} instants were moved, by {most / 1e6:.3g} ms at most, onto what came before them"]
+    by = f"by {format_number(most / 1e6)} ms at most"
+    return [f"clocks disagree: {moved} instants were moved, {by}, onto what came before them"]
 
 
 def since_start(trace: RunTrace) -> RunTrace:

@@ -247,10 +247,10 @@ class _Export:
         numbers = sorted(set(lane))
         several = len(numbers) > 1 or what == "slot"
         tracks = {n: self.events.track(process, f"{what} {n}" if several else what) for n in numbers}
-        each = repeat(categories) if isinstance(categories, str) else categories
+        kinds = repeat(categories) if isinstance(categories, str) else categories
         return [
             self.events.slice(process, tracks[n], at, until, name, kind, colour=_COLOURS.get(kind, ""), args=about)
-            for n, at, until, name, kind, about in zip(lane, start.tolist(), stop.tolist(), names, each, args)  # noqa: B905  # of which two may have no end
+            for n, at, until, name, kind, about in zip(lane, start.tolist(), stop.tolist(), names, kinds, args)  # noqa: B905  # of which two may have no end
         ]
 
     def transfer_arrows(self) -> None:
@@ -300,8 +300,8 @@ def _rows(*columns: NDArray[Any]) -> Iterator[tuple[Any, ...]]:
 
 def _whole(table: Any) -> Bool:
     """Mark the intervals whose start is known and no later than their stop."""
-    found: Bool = (table.start != MISSING) & (table.stop >= table.start)
-    return found
+    whole: Bool = (table.start != MISSING) & (table.stop >= table.start)
+    return whole
 
 
 def _wanted_by(trace: RunTrace, chosen: Bool) -> Bool:

@@ -20,8 +20,8 @@ _Result = tuple[int, int]
 
 def _last(results: list[_Result], until: int, after: int = MISSING) -> _Result | None:
     """The last of some sorted results in (after, until]."""
-    found = bisect_right(results, (until, _LARGEST)) - 1
-    return results[found] if found >= 0 and results[found][0] > after else None
+    place = bisect_right(results, (until, _LARGEST)) - 1
+    return results[place] if place >= 0 and results[place][0] > after else None
 
 
 class ClientLog:
@@ -82,15 +82,15 @@ class ClientLog:
 
 def heard_by_clients(trace: RunTrace) -> Bool:
     """Mark the runs whose end a client heard of, as a result that it wanted or as the last failure of its task."""
-    runs, found = trace.runs, np.zeros(len(trace.runs), np.bool_)
+    runs, heard = trace.runs, np.zeros(len(trace.runs), np.bool_)
     rows = np.flatnonzero((runs.task != MISSING) & (runs.reported != MISSING))
     task, reported, outcome = runs.task[rows], runs.reported[rows], runs.outcome[rows]
     last = np.full(len(trace.tasks), MISSING, np.int64)
     np.maximum.at(last, task, reported)
     # A failure fails all that needs the task, so the client hears of it even if it did not ask for this one.
     failed = (outcome == RunOutcome.FAILED) & (reported == last[task])
-    found[rows] = failed | ((outcome == RunOutcome.SUCCEEDED) & trace.tasks.wanted[task])
-    return found
+    heard[rows] = failed | ((outcome == RunOutcome.SUCCEEDED) & trace.tasks.wanted[task])
+    return heard
 
 
 #: Prefix of the names of the clients that workers have for their tasks (``worker_client``, ``get_client``): Dask's.
@@ -137,5 +137,5 @@ class Nested:
 
     def last_result(self, run: int, at: int) -> int:
         """Find the run that made the last result that a run had asked for and got by an instant; MISSING if none."""
-        found = _last(self._results[run], at) if run in self._results else None
-        return MISSING if found is None else found[1]
+        last = _last(self._results[run], at) if run in self._results else None
+        return MISSING if last is None else last[1]

@@ -173,7 +173,7 @@ def lanes(start: Int64, stop: Int64, wanted: Int64 | None = None) -> Int64:
     wanted ones.
     """
     wishes = np.full(len(start), MISSING) if wanted is None else wanted
-    found = np.empty(len(start), np.int64)
+    chosen = np.empty(len(start), np.int64)
     ends: dict[int, int] = {}
     free: list[int] = []
     busy: list[tuple[int, int]] = []
@@ -191,5 +191,5 @@ def lanes(start: Int64, stop: Int64, wanted: Int64 | None = None) -> Int64:
             heappush(busy, (stops[row], lane))
         else:
             ends[lane] = stops[row]
-        found[row] = lane
-    return found
+        chosen[row] = lane
+    return chosen

@@ -126,6 +126,7 @@ def save_trace(trace: RunTrace, path: str | os.PathLike[str], **storage_options:
         "workers": [asdict(worker) | {"resources": dict(worker.resources)} for worker in trace.workers],
         "constraints": [json.loads(text) for text in number],
         **{name: dict(getattr(trace, name)) for name in _MAPPINGS},
+        "core_waits": dict(trace.core_waits),
         "profiles": [{name: getattr(profile, name) for name in _OF_PROFILE} for profile in trace.profiles],
     }
     profiles = [(_PROFILE.format(i), profile.content) for i, profile in enumerate(trace.profiles)]
@@ -169,6 +170,7 @@ def _trace(archive: Archive) -> RunTrace:
             constraints=_constraints(arrays["constraints"], archive.listed("constraints", dict)),
             workers=tuple(_worker(archive, worker) for worker in archive.listed("workers", dict)),
             profiles=tuple(_profiles(archive)),
+            core_waits=_core_waits(archive),
             **names,
             **mappings,
             **tables,
@@ -189,6 +191,16 @@ def _constraints(columns: Mapping[str, NDArray[Any]], distinct: list[dict[str, A
     return {task: distinct[number] for task, number in zip(tasks, numbers, strict=True)}
 
 
+def _core_waits(archive: Archive) -> dict[str, float]:
+    if "core_waits" not in archive.described:  # as in older files
+        return {}
+    shares: dict[str, float] = archive.field("core_waits", dict)
+    for share in shares.values():
+        if type(share) not in (int, float) or not 0 <= share <= 1:
+            raise TraceFileError(f"'core_waits' has {share!r:.80}; expected 0 to 1")
+    return shares
+
+
 def _profiles(archive: Archive) -> Iterator[TaskProfile]:
     room = MAX_ALL_PROFILES_BYTES
     for i, profile in enumerate(archive.listed("profiles", dict)):
@@ -206,14 +218,14 @@ def _profiles(archive: Archive) -> Iterator[TaskProfile]:
 
 
 def _worker(archive: Archive, described: dict[str, Any]) -> WorkerSpec:
-    kinds = {"name": str, "address": str, "host": str, "resources": dict, "cores": float}
-    names = [field.name for field in fields(WorkerSpec)]
-    found = {name: archive.part(described, name, kinds.get(name, int), "workers") for name in names}
-    for name, value in found.items():
+    kinds = {"name": str, "address": str, "host": str, "resources": dict, "cores": float, "others": float}
+    names = [field.name for field in fields(WorkerSpec) if field.name != "others" or "others" in described]
+    values = {name: archive.part(described, name, kinds.get(name, int), "workers") for name in names}
+    for name, value in values.items():
         lowest = -MAX_NUMBER if name == "clock_offset" else 0
-        highest = {"nthreads": _MAX_THREADS, "resources": math.inf}.get(name, MAX_NUMBER)
+        highest = {"nthreads": _MAX_THREADS, "resources": math.inf, "others": 1}.get(name, MAX_NUMBER)
         numbers = () if isinstance(value, str) else value.values() if isinstance(value, dict) else (value,)
         for number in numbers:
             if type(number) not in (int, float) or not lowest <= number <= highest:
                 raise TraceFileError(f"'workers.{name}' has {number!r:.80}; expected {lowest} to {highest}")
-    return WorkerSpec(**found)
+    return WorkerSpec(**values)

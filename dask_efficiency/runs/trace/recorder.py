@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from array import array
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -10,6 +11,7 @@ from itertools import chain, compress, count, filterfalse, repeat
 from operator import itemgetter, methodcaller, ne
 from typing import Any, NamedTuple
 
+from dask_efficiency.accounts.checks import MAX_NANOSECONDS, RefusedPayload, seconds
 from dask_efficiency.accounts.tables import MISSING
 from dask_efficiency.runs.trace.batch import WorkerBatch
 from dask_efficiency.runs.trace.recording import Chapter, Frozen
@@ -268,13 +270,24 @@ class TraceRecorder:
         self._releases = []
 
     def _write_computed(self, rows: list[int], startstops: list[Sequence[Mapping[str, Any]]]) -> None:
-        """Write Dask's start and stop of runs, with the row of the log that ends each."""
-        last = [reported[-1] for reported in startstops]
-        if any(map(ne, map(_ACTION, last), repeat("compute"))):
-            computed = [[part for part in reported if part["action"] == "compute"][-1:] for reported in startstops]
-            rows = list(compress(rows, computed))
-            last = list(chain.from_iterable(computed))
-        self._newer.computed.extend(rows, map(_START, last), map(_STOP, last))
+        """Write Dask's start and stop of runs, with the row of the log that ends each; odd ones are left out."""
+        try:
+            last = [reported[-1] for reported in startstops]
+            starts, stops = [*map(_START, last)], [*map(_STOP, last)]
+            usual = not any(map(ne, map(_ACTION, last), repeat("compute")))
+            least, most = min(min(starts), min(stops)), max(max(starts), max(stops))
+            usual = usual and least >= 0 and most <= MAX_NANOSECONDS / 1e9
+            usual = usual and sum(starts) + sum(stops) < math.inf  # nor is any NaN
+        except (LookupError, TypeError):
+            usual = False
+        if not usual:
+            computed = [(row, both) for row, parts in zip(rows, startstops, strict=True) if (both := _computed(parts))]
+            rows, starts, stops = (
+                [row for row, _ in computed],
+                [both[0] for _, both in computed],
+                [both[1] for _, both in computed],
+            )
+        self._newer.computed.extend(rows, starts, stops)
 
     def recomputed(self, run_id: int) -> None:
         """Note a run that computes a lost result again."""
@@ -283,7 +296,15 @@ class TraceRecorder:
     def _stimulate(self, stimulus_ids: Sequence[str], workers: Sequence[int], rows: Sequence[int]) -> None:
         """Begin stimuli, each with a row of the log and the worker of that."""
         stimuli = self._newer.stimuli
-        kinds, _, times = zip(*map(_KIND_AND_TIME, stimulus_ids), strict=True)
+        try:
+            parts = [*map(_KIND_AND_TIME, stimulus_ids)]
+        except AttributeError:  # a worker's message may give any
+            stimulus_ids = [
+                str(stimulus_id)[:MAX_NAME_LENGTH] if isinstance(stimulus_id, str) else ""
+                for stimulus_id in stimulus_ids
+            ]
+            parts = [*map(_KIND_AND_TIME, stimulus_ids)]
+        kinds, _, times = zip(*parts, strict=True)
         graphs = [MISSING] * len(rows)
         taken_in, graph = self._taking_in
         if taken_in in stimulus_ids:
@@ -369,6 +390,17 @@ class TraceRecorder:
     @property
     def _chapters(self) -> list[Chapter]:
         return [chapter for chapter in (self._older, self._newer) if chapter is not None]
+
+
+def _computed(startstops: object) -> tuple[float, float] | None:
+    """Start and stop of the last computation that a worker reported of a run; None if it reported none, or oddly."""
+    for part in reversed(startstops) if isinstance(startstops, list | tuple) else ():
+        if isinstance(part, Mapping) and part.get("action") == "compute":
+            try:
+                return seconds("start", part.get("start")), seconds("stop", part.get("stop"))
+            except RefusedPayload:
+                return None
+    return None
 
 
 def _instants_of_stimuli(times: Sequence[str]) -> list[int]:

@@ -237,10 +237,10 @@ def _batches(batches: list[_Batch], ids: Mapping[Any, int]) -> dict[str, NDArray
     columns["transfers.task"] = np.array(
         [ids.get(key, MISSING) for _, _, batch in batches for key in batch.keys], np.int32
     )
-    found = [(profile, worker) for worker, _, batch in batches for profile in batch.profiles]
+    profiles = [(profile, worker) for worker, _, batch in batches for profile in batch.profiles]
     for name in ("run", "thread", "start", "stop", "started"):
-        columns[f"profiles.{name}"] = np.array([getattr(profile, name) for profile, _ in found], np.int64)
-    columns["profiles.worker"] = np.array([worker for _, worker in found], np.int32)
-    columns["profiles.nbytes"] = np.array([len(profile.content) for profile, _ in found], np.int64)
-    columns["profiles.content"] = np.frombuffer(b"".join(profile.content for profile, _ in found), np.uint8)
+        columns[f"profiles.{name}"] = np.array([getattr(profile, name) for profile, _ in profiles], np.int64)
+    columns["profiles.worker"] = np.array([worker for _, worker in profiles], np.int32)
+    columns["profiles.nbytes"] = np.array([len(profile.content) for profile, _ in profiles], np.int64)
+    columns["profiles.content"] = np.frombuffer(b"".join(profile.content for profile, _ in profiles), np.uint8)
     return columns

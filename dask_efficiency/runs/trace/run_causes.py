@@ -39,23 +39,23 @@ class RunsByTask:
 
     def latest(self, tasks: NDArray[np.integer], column: Int64, at: Int64) -> Int64:
         """Find each task's last run whose ``column`` is no later than ``at``, or else its first run that has one."""
-        found: Int64 = self.only[tasks]
-        several = np.flatnonzero((tasks != MISSING) & (found == MISSING))
-        found[(found != MISSING) & (column[found] == MISSING)] = MISSING
+        latest: Int64 = self.only[tasks]
+        several = np.flatnonzero((tasks != MISSING) & (latest == MISSING))
+        latest[(latest != MISSING) & (column[latest] == MISSING)] = MISSING
         for i in several.tolist():
             runs = [run for run in self.of(int(tasks[i])) if column[run] != MISSING]
             if runs:
-                found[i] = runs[max(bisect_right(runs, at[i], key=column.__getitem__) - 1, 0)]
-        return found
+                latest[i] = runs[max(bisect_right(runs, at[i], key=column.__getitem__) - 1, 0)]
+        return latest
 
 
 def rows_by_value(column: NDArray[np.integer]) -> dict[int, list[int]]:
     """Positions of each value of a column but MISSING, in order."""
-    found: dict[int, list[int]] = {}
+    rows: dict[int, list[int]] = {}
     known = np.flatnonzero(column != MISSING)
     for row, value in zip(known.tolist(), column[known].tolist(), strict=True):
-        found.setdefault(value, []).append(row)
-    return found
+        rows.setdefault(value, []).append(row)
+    return rows
 
 
 class RunCauses:
@@ -114,11 +114,11 @@ def _assigning_transitions(trace: RunTrace, by_task: RunsByTask) -> Int64:
     for run in left.tolist():
         candidates = given[several.get(int(runs.task[run]), [])]
         times = transitions.at[candidates].tolist()
-        found = bisect_right(times, runs.assigned[run]) - 1
+        place = bisect_right(times, runs.assigned[run]) - 1
         earlier = by_task.before(run)
         # A transition no later than the assignment of the run before belongs to that one.
-        if found >= 0 and (earlier == MISSING or times[found] > runs.assigned[earlier]):
-            row[run] = candidates[found]
+        if place >= 0 and (earlier == MISSING or times[place] > runs.assigned[earlier]):
+            row[run] = candidates[place]
     return row
 
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, get_type_hints
 from dask_efficiency.accounts.tables import ColumnTable, Int32, Int64, Texts
 from dask_efficiency.runs.trace import schema
 from dask_efficiency.runs.trace.errors import EmptyTraceError
+from dask_efficiency.show.figures import format_number
 from dask_efficiency.show.shown import late
 
 if TYPE_CHECKING:
@@ -67,6 +68,8 @@ class WorkerSpec:
     clock_error: int = 0
     #: Cores that the workers of its host may use together; 0 if unknown.
     cores: float = 0.0
+    #: Share of these that other processes took while the run was recorded; 0 if unknown, as in older files.
+    others: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +101,9 @@ class RunTrace:
         Caveats, a sentence each.
     profiles
         Profiles of some of the runs, in the order of their starts.
+    core_waits
+        By prefix: share of their tasks' time off the CPU in which these waited for a core, as a report sampled it; in
+        [0, 1]. Empty if unknown.
     """
 
     name: str
@@ -129,11 +135,12 @@ class RunTrace:
     dropped: Mapping[str, int] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
     profiles: tuple[TaskProfile, ...] = ()
+    core_waits: Mapping[str, float] = field(default_factory=dict)
 
     def __repr__(self) -> str:
         seconds = (self.stop - self.start) / 1e9
         size = f"{len(self.tasks)} tasks on {len(self.workers)} workers"
-        return f"<{type(self).__name__} {self.name!r}: {size}, {seconds:.3g} s>"
+        return f"<{type(self).__name__} {self.name!r}: {size}, {format_number(seconds)} s>"
 
     def save(self, path: str | os.PathLike[str], **storage_options: Any) -> None:
         """Write the trace to a local path or any fsspec URL; :func:`~dask_efficiency.load_trace` reads it."""

@@ -331,8 +331,8 @@ def from_worker(table: type[ColumnTable]) -> tuple[str, ...]:
 
 def values_at(column: NDArray[Any], positions: NDArray[np.integer]) -> Int64:
     """Look up whole numbers by position; MISSING where the position is."""
-    found: Int64 = np.append(column, MISSING)[positions]
-    return found
+    values: Int64 = np.append(column, MISSING)[positions]
+    return values
 
 
 #: Instants of a run in order; it may also secede at any time before its end.

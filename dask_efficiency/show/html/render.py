@@ -98,12 +98,18 @@ def _environment() -> Environment:
     environment.policies["json.dumps_kwargs"] = {"allow_nan": False, "separators": (",", ":")}
     environment.globals |= {"numbers": figures, "slices_of": slices_of, "legend_of": legend_of}
     environment.filters.update(kind=lambda value: type(value).__name__.lower(), typeset=_typeset, hints=_hints)
+    environment.filters["coded"] = _coded
     environment.tests["narrow"] = lambda block: isinstance(block, Section) and block.narrow
     return environment
 
 
 def _typeset(figure: Cell) -> str:
     return str(figure).replace(" -> ", " → ").replace("+-", "±")
+
+
+def _coded(text: str) -> list[str]:
+    """Parts of a sentence; every other one is code, which stands between backticks."""
+    return re.split(r"`([^`\n]+)`", text)
 
 
 def _hints(table: Table) -> Sequence[str]:

@@ -33,16 +33,16 @@ class VirtualClients:
         self.wanted: dict[Any, list[str]] = {}
         self.graphs_left = len(self._workload.graphs)
         self._sent: list[Graph | Release] = [*self._workload.graphs, *self._workload.releases]
-        for client in {each.client for each in self._sent}:
+        for client in {sent.client for sent in self._sent}:
             self._scheduler.add_virtual_client(client, self._clock)
 
     def start(self) -> None:
         """Send the graphs and releases that wait for no result."""
-        for each in self._sent:
-            if each.after:
-                self._following.setdefault((each.client, each.after), []).append(each)
+        for sent in self._sent:
+            if sent.after:
+                self._following.setdefault((sent.client, sent.after), []).append(sent)
             else:
-                self._plan(each)
+                self._plan(sent)
 
     def _plan(self, sent: Graph | Release) -> None:
         function: Any = self._receive if isinstance(sent, Graph) else self._release
@@ -57,8 +57,8 @@ class VirtualClients:
         """Tell the clients of a result that is there, or failed for good."""
         for client in self.wanted.pop(key, ()):
             self._heard[client] += 1
-            for each in self._following.pop((client, self._heard[client]), ()):
-                self._plan(each)
+            for sent in self._following.pop((client, self._heard[client]), ()):
+                self._plan(sent)
         for release in self._late.pop(key, ()):
             self._clock.at(self._clock.now, self._release, release)
 
@@ -100,14 +100,14 @@ class VirtualClients:
 
     def _with_what_is_missing(self, tasks: list[int]) -> dict[int, None]:
         """Add the dependencies of tasks that the scheduler has forgotten or released."""
-        known, found, look = self._scheduler.tasks, dict.fromkeys(tasks), list(tasks)
+        known, members, look = self._scheduler.tasks, dict.fromkeys(tasks), list(tasks)
         while look:
             for needed in dependencies(self._workload.trace, look.pop()):
                 ts = known.get(self._keys[needed])
-                if needed not in found and (ts is None or ts.state == "released"):
-                    found[needed] = None
+                if needed not in members and (ts is None or ts.state == "released"):
+                    members[needed] = None
                     look.append(needed)
-        return found
+        return members
 
     def _release(self, release: Release) -> None:
         keys = [self._keys[task] for task in release.tasks]
@@ -129,22 +129,22 @@ class NoWorkerError(RuntimeError):
 
 def put_data(cluster: ClusterParts) -> None:
     """Put results from before the recording on the workers that had them, or on others if these are not there."""
-    workload, scheduler, there = cluster.workload, cluster.scheduler, list(cluster.workers)
+    workload, scheduler, addresses = cluster.workload, cluster.scheduler, list(cluster.workers)
     if not workload.data:
         return
-    if not there:
+    if not addresses:
         raise NoWorkerError(
             f"{len(workload.data)} results were there before the recording, but no worker is there at the start to "
             "have them; expected at least one that does not join later"
         )
     trace, transfers = workload.trace, workload.trace.transfers
     holder = dict(zip(transfers.task.tolist()[::-1], transfers.sender.tolist()[::-1], strict=True))
-    held: dict[str, dict[Any, Result]] = {address: {} for address in there}
+    held: dict[str, dict[Any, Result]] = {address: {} for address in addresses}
     for place, task in enumerate(workload.data):
         recorded = holder.get(task, MISSING)
         address = cluster.addresses.get(trace.workers[recorded].address, "") if recorded != MISSING else ""
         if address not in held:
-            address = there[place % len(there)]
+            address = addresses[place % len(addresses)]
         held[address][workload.keys[task]] = Result(max(int(trace.tasks.nbytes[task]), 0))
     scheduler.add_virtual_client(_CLIENT, cluster.clock)
     for address, data in held.items():
@@ -166,7 +166,7 @@ def with_phases(simulated: RunTrace, recorded: RunTrace) -> RunTrace:
         tables.append(own | moved | {"client": np.full(len(own["client"]), here, np.int32)})
     if not tables:
         return simulated
-    table = Phases(**{name: np.concatenate([each[name] for each in tables]) for name in tables[0]})
+    table = Phases(**{name: np.concatenate([columns[name] for columns in tables]) for name in tables[0]})
     table = table.take(np.argsort(table.start, kind="stable"))
     return replace(simulated, phases=table, stop=max(simulated.stop, int(table.stop.max())))
 

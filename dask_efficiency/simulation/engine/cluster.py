@@ -43,7 +43,7 @@ class SimulatedCluster(ClusterParts):
             network=network is not None,
             without=job.without,
             seed=seed,
-            rare=calibration.rare if job.cluster.cores else 1.0,
+            rare=calibration.rare,
         )
         self._cores = {host: self._host(host, count, seed) for host, count in job.cluster.cores.items()}
         self.loop = Loop(clock, self._cores.get(job.cluster.with_scheduler))
@@ -67,10 +67,10 @@ class SimulatedCluster(ClusterParts):
 
     async def start(self) -> None:
         """Let workers join or plan when they do, connect the clients, and put the data that was there."""
-        there = planned_workers(self.workload.trace, self.job.cluster)
-        ports = self._random.sample(range(20_000, 60_000), len(there))
+        planned = planned_workers(self.workload.trace, self.job.cluster)
+        ports = self._random.sample(range(20_000, 60_000), len(planned))
         members = [
-            Membership(self, stay, f"tcp://{stay.spec.host}:{port}") for stay, port in zip(there, ports, strict=True)
+            Membership(self, stay, f"tcp://{stay.spec.host}:{port}") for stay, port in zip(planned, ports, strict=True)
         ]
         #: By recorded address: the simulated one. A worker may have the recorded address of the one that it replaced.
         self.addresses = {member.stay.spec.address: member.address for member in members}
@@ -108,13 +108,13 @@ class SimulatedCluster(ClusterParts):
 
     def _connect(self, worker: VirtualWorker) -> None:
         """Connect the streams between a worker and the scheduler."""
-        here, there, costs = self.job.cluster.scheduler_host, worker.spec.host, self.costs
+        scheduler_host, worker_host, costs = self.job.cluster.scheduler_host, worker.spec.host, self.costs
         delay: Callable[[str, str], int] = self.network.delay
-        if not here or "scheduler" in self.job.without:
+        if not scheduler_host or "scheduler" in self.job.without:
             delay = lambda source, destination: 0  # noqa: E731
         stream: Any = self.scheduler.stream_comms[worker.address]
-        stream.connect(lambda: costs.to_worker() + delay(here, there), worker.receive)
-        way = lambda: costs.to_scheduler() + delay(there, here)  # noqa: E731
+        stream.connect(lambda: costs.to_worker() + delay(scheduler_host, worker_host), worker.receive)
+        way = lambda: costs.to_scheduler() + delay(worker_host, scheduler_host)  # noqa: E731
         worker.stream.connect(way, lambda batch: self._hear(worker.address, batch))
 
     def _memory(self, spec: WorkerSpec) -> WorkerMemory:

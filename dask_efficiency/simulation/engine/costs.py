@@ -56,7 +56,9 @@ class Costs:
         self._random = random.Random(f"costs {seed}")
         self._messages = "scheduler" not in without
         self._moving = "transfer" not in without
-        self._prepare, self._finish = ([*map(self._drawn, each)] for each in (overheads.prepare, overheads.finish))
+        self._prepare, self._finish = (
+            [*map(self._drawn, observed)] for observed in (overheads.prepare, overheads.finish)
+        )
         self._switch, self._factor = self._drawn(overheads.switch), self._drawn(transfers.factors)
         nothing = (lambda: 0) if not self._messages else None
         #: Draw the travel time of a message from the scheduler to a worker, and back.

@@ -11,8 +11,7 @@ from typing import Any
 import dask
 from distributed import scheduler as upstream
 
-from dask_efficiency.runs.path.path import CriticalPath
-from dask_efficiency.runs.path.scope import Question
+from dask_efficiency.runs.trace.run_trace import RunTrace
 from dask_efficiency.runs.trace.settings import SETTINGS
 from dask_efficiency.simulation.engine.client import with_phases
 from dask_efficiency.simulation.engine.cluster import SimulatedCluster
@@ -21,7 +20,7 @@ from dask_efficiency.simulation.engine.membership import membership_note
 from dask_efficiency.simulation.engine.settings import simulated_settings
 from dask_efficiency.simulation.engine.workload import Workload
 from dask_efficiency.simulation.model.calibration import Calibration
-from dask_efficiency.simulation.model.ensemble import Simulated, SimulationJob
+from dask_efficiency.simulation.model.ensemble import SimulationJob
 from dask_efficiency.simulation.model.events import EventHeap
 from dask_efficiency.simulation.model.requirements import SIMULATED, left_out
 from dask_efficiency.simulation.model.units import few_names
@@ -48,8 +47,11 @@ class Engine:
         #: Last instant with any but a periodic event.
         self._moved = self.clock.now
 
-    def run(self, report: Callable[[float], object] = lambda share: None) -> Simulated:
-        """Run to the end; reports now and then the share of the recorded runs of tasks that have begun."""
+    def run(self, report: Callable[[float], object] = lambda share: None) -> RunTrace:
+        """Run to the end, as a recorder would have recorded it.
+
+        Reports now and then the share of the recorded runs of tasks that have begun.
+        """
         self._report = report
         replace_clocks(self.clock)
         replace_hashes(self.seed)
@@ -60,7 +62,7 @@ class Engine:
         with dask.config.set({**settings, "distributed.admin.low-level-log-length": 0}):
             asyncio.run(self._simulate())
         # The loop is closed: nothing refers to the scheduler any more.
-        return self._result({name: value for name, value in settings.items() if name in SETTINGS})
+        return self._trace({name: value for name, value in settings.items() if name in SETTINGS})
 
     async def _simulate(self) -> None:
         self._cluster = cluster = SimulatedCluster(self.clock, self._workload, self._calibration, self._job, self.seed)
@@ -94,15 +96,13 @@ class Engine:
         if (took := now - recorded.start) > MAX_TIMES * (recorded.stop - recorded.start) + MAX_MORE:
             raise StandsStill(f"after {took / 1e9:.3g} s of virtual time it has not ended: {self._waiting()}")
 
-    def _result(self, config: Mapping[str, Any]) -> Simulated:
+    def _trace(self, config: Mapping[str, Any]) -> RunTrace:
         cluster, notes = self._cluster, [SIMULATED, *self._notes()]
         rows, recorder = {address: worker.rows for address, worker in cluster.ever.items()}, cluster.recorder
         cluster.forget()
         del cluster, self._cluster
         gc.collect()
-        trace = with_phases(recorder.trace(rows, config, notes), self._workload.trace)
-        path = CriticalPath.of(trace, Question())
-        return Simulated(self.seed, path.makespan_seconds, path.seconds("kind"), trace)
+        return with_phases(recorder.trace(rows, config, notes), self._workload.trace)
 
     def _notes(self) -> list[str]:
         """Notes on assumptions, and on what is left out."""
@@ -121,16 +121,16 @@ class Engine:
         clients, tasks = self._cluster.clients, self._cluster.scheduler.tasks
         if not clients.wanted:
             return f"the simulated run stands still: {clients.graphs_left} graphs are never sent{self._paused()}"
-        found = []
+        states = []
         for key in sorted(clients.wanted, key=str)[:5]:
             ts = tasks.get(key)
             if ts is None:
-                found.append(f"{key!r} is unknown to the scheduler")
+                states.append(f"{key!r} is unknown to the scheduler")
             else:
                 waiting = sorted(str(other.key) for other in ts.waiting_on or ())[:3]
                 state = f"{key!r} is {ts.state}" + (f", waiting for {', '.join(waiting)}" if waiting else "")
-                found.append(state + self._why_erred(ts))
-        results = f"the simulated run stands still at {len(clients.wanted)} results: " + "; ".join(found)
+                states.append(state + self._why_erred(ts))
+        results = f"the simulated run stands still at {len(clients.wanted)} results: " + "; ".join(states)
         return results + self._paused()
 
     def _why_erred(self, ts: upstream.TaskState) -> str:

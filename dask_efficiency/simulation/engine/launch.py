@@ -1,86 +1,204 @@
-"""Launch of simulations: seeds in parallel, in processes of their own."""
+"""Launch of simulations: processes that start once for all jobs of a question, and simulate a run each at a time."""
 
 from __future__ import annotations
 
 import json
+import math
 import os
 import selectors
-import sys
 import tempfile
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections import deque
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from subprocess import PIPE, Popen
+from time import monotonic
+from typing import Any, NamedTuple
 
 from dask.system import CPU_COUNT
 
+from dask_efficiency.files.processes import command
 from dask_efficiency.files.storage import any_size
 from dask_efficiency.runs.trace.files import load_trace, save_trace
 from dask_efficiency.runs.trace.run_trace import RunTrace
-from dask_efficiency.simulation.model.ensemble import Simulated, SimulationJob
+from dask_efficiency.simulation.model.ensemble import Ensemble, SeededJob, Wanted
 
 
 class SimulationError(RuntimeError):
     """A simulation failed."""
 
 
+_MODULE = "dask_efficiency.simulation.engine.process"
 #: Seconds between two reports of progress while nothing is done.
 TICK = 0.5
 
 
-def simulate_seeds(
+def simulate_jobs(
     trace: RunTrace,
-    job: SimulationJob,
-    seeds: Sequence[int],
+    jobs: Sequence[SeededJob],
     *,
-    traces: Collection[int] = (),
     processes: int | None = None,
+    seconds: float = math.inf,
     report: Callable[[float], object] = lambda runs: None,
-) -> list[Simulated]:
-    """Simulate a recorded run, once for each seed, in their order; those in ``traces`` with traces.
+) -> Generator[Ensemble, None, None]:
+    """Simulate a recorded run with each job under its seeds, and yield their ensembles in the order of the jobs.
 
     The same seed gives the same run, to the nanosecond, on any machine. ``report`` gets the number of finished runs.
+    After so many ``seconds`` it ends, with the seeds that are done by then.
     """
-    # Hashes of texts must be the same in every process.
-    environment = {**os.environ, "PYTHONHASHSEED": "0"}
-    at_once = max(1, min(len(seeds), processes or CPU_COUNT))
-    with tempfile.TemporaryDirectory(prefix="dask-efficiency-") as name:
-        folder = Path(name)
-        save_trace(trace, folder / "run.trace")
-        (folder / "job.json").write_text(json.dumps({"job": job.to_dict(), "traces": sorted(traces)}))
-        running: dict[Popen[bytes], Path] = {}
+    until = monotonic() + seconds
+    with tempfile.TemporaryDirectory(prefix="dask-efficiency-") as folder:
+        launch = _Launch(Path(folder), trace, jobs)
         try:
-            for i in range(at_once):
-                command = [sys.executable, "-m", __package__, str(folder), *map(str, seeds[i::at_once])]
-                errors = folder / f"{i}.txt"
-                with errors.open("wb") as file:
-                    # It ends when its standard input closes, however this process ends.
-                    running[Popen(command, env=environment, stdin=PIPE, stdout=PIPE, stderr=file)] = errors
-            _wait(running, report)
+            # As many as one job alone keeps busy: each has the trace in its memory.
+            launch.start(max(1, min(max(len(seeded.seeds) for seeded in jobs), processes or CPU_COUNT)))
+            for number in range(len(jobs)):
+                while launch.left[number] and (left := until - monotonic()) > 0:
+                    launch.wait(min(TICK, left))
+                    report(launch.done)
+                yield launch.ensemble(number)
         finally:
-            for process in running:
-                process.kill()
-                process.communicate()
-        with any_size():
-            found = {seed: load_trace(folder / f"{seed}.trace") if seed in traces else None for seed in seeds}
-        figures = [json.loads((folder / f"{seed}.json").read_text()) for seed in seeds]
-        return [Simulated(seed, **each, trace=found[seed]) for seed, each in zip(seeds, figures, strict=True)]
+            launch.end()
 
 
-def _wait(running: Mapping[Popen[bytes], Path], report: Callable[[float], object]) -> None:
-    """Wait for all processes, which write a byte for each hundredth of a run, and a file of errors."""
-    hundredths = 0
-    with selectors.DefaultSelector() as selector:
-        for process in running:
-            assert process.stdout is not None
-            selector.register(process.stdout, selectors.EVENT_READ, process)
-        while selector.get_map():
-            for key, _ in selector.select(TICK):
-                if written := os.read(key.fd, 4096):
-                    hundredths += len(written)
-                    continue
-                selector.unregister(key.fileobj)
-                if key.data.wait():
-                    text = running[key.data].read_text(errors="replace").strip()
-                    *_, last = text.splitlines() or ["it wrote no error"]
-                    raise SimulationError(f"a simulation ended with code {key.data.returncode}: {last}")
-            report(hundredths / 100)
+def trace_file(folder: Path, job: int, seed: int) -> Path:
+    """File of the trace of a job's seed."""
+    return folder / f"{job}-{seed}.trace"
+
+
+class _Run(NamedTuple):
+    """Run that a process is asked for; the job by its number."""
+
+    job: int
+    seed: int
+    wanted: Wanted
+
+
+class _Process:
+    """Process of the engine, and the run that it simulates."""
+
+    def __init__(self, folder: Path, number: int) -> None:
+        self._errors = folder / f"{number}.txt"
+        # Hashes of texts must be the same in every process.
+        environment = {**os.environ, "PYTHONHASHSEED": "0"}
+        with self._errors.open("wb") as errors:
+            # It ends when its standard input closes, however this process ends.
+            self._popen = Popen(
+                command(_MODULE, str(folder)), env=environment, stdin=PIPE, stdout=PIPE, stderr=errors, bufsize=0
+            )
+        self._unread = b""
+        self.run: _Run | None = None
+        #: Share of that run that is done.
+        self.share = 0.0
+
+    def fileno(self) -> int:
+        """Descriptor of its answers, for a selector."""
+        assert self._popen.stdout is not None
+        return self._popen.stdout.fileno()
+
+    def begin(self, run: _Run) -> None:
+        """Ask for a run."""
+        assert self._popen.stdin is not None
+        self.run, self.share = run, 0.0
+        with suppress(BrokenPipeError):  # its answers will end, too
+            self._popen.stdin.write(f"{json.dumps(run)}\n".encode())
+
+    def answers(self) -> Iterator[Mapping[str, Any]]:
+        """Read what it wrote: the share that is done, or the figures of a finished run."""
+        written = os.read(self.fileno(), 4096)
+        if not written:
+            self._popen.wait()
+            *_, last = self._errors.read_text(errors="replace").strip().splitlines() or ["it wrote no error"]
+            raise SimulationError(f"a simulation ended with code {self._popen.returncode}: {last}")
+        *lines, self._unread = (self._unread + written).split(b"\n")
+        return map(json.loads, lines)
+
+    def end(self) -> None:
+        """End the process."""
+        self._popen.kill()
+        self._popen.communicate()
+
+
+class _Launch:
+    """Processes of the engine, the runs that they are to simulate, and the figures of those that are done."""
+
+    def __init__(self, folder: Path, trace: RunTrace, jobs: Sequence[SeededJob]) -> None:
+        self._folder, self._trace, self._jobs = folder, trace, jobs
+        self._due: deque[_Run] = deque()
+        for number, seeded in enumerate(jobs):
+            wanted = Wanted.NOTHING if seeded.is_traced_again(trace) else seeded.wanted
+            self._due.extend(_Run(number, seed, wanted) for seed in seeded.seeds)
+        #: By job: number of its runs that are not done, and by seed the figures of those that are.
+        self.left = [len(seeded.seeds) for seeded in jobs]
+        self._figures: list[dict[int, Mapping[str, Any]]] = [{} for _ in jobs]
+        self._finished = 0
+        self._processes: list[_Process] = []
+        self._selector = selectors.DefaultSelector()
+
+    def start(self, processes: int) -> None:
+        """Start so many processes, each with a run."""
+        save_trace(self._trace, self._folder / "run.trace")
+        (self._folder / "jobs.json").write_text(json.dumps([seeded.job.to_dict() for seeded in self._jobs]))
+        for number in range(processes):
+            process = _Process(self._folder, number)
+            self._processes.append(process)
+            self._selector.register(process, selectors.EVENT_READ)
+        self._begin_runs()
+
+    def wait(self, seconds: float) -> None:
+        """Wait for answers of the processes for so many seconds at most; those that are done begin another run."""
+        for key, _ in self._selector.select(seconds):
+            process: Any = key.fileobj
+            for answer in process.answers():
+                if "share" in answer:
+                    process.share = answer["share"]
+                else:
+                    self._finish(process, answer)
+        self._begin_runs()
+
+    def _begin_runs(self) -> None:
+        for process in self._processes:
+            if process.run is None and self._due:
+                process.begin(self._due.popleft())
+
+    def _finish(self, process: _Process, figures: Mapping[str, Any]) -> None:
+        """Note the figures of a run; after the last of a job that needs it, ask once more for the median one."""
+        assert process.run is not None
+        (number, seed, wanted), process.run, process.share = process.run, None, 0.0
+        self._figures[number][seed] = figures
+        self._finished += 1
+        self.left[number] -= 1
+        if not self.left[number] and self._jobs[number].wanted is not wanted:
+            self._due.appendleft(_Run(number, self._runs(number).nearest, Wanted.TRACE))
+            self.left[number] = 1
+
+    @property
+    def done(self) -> float:
+        """Number of runs that are done, with the shares of those that are not."""
+        return self._finished + sum(process.share for process in self._processes)
+
+    def _runs(self, number: int) -> Ensemble:
+        figures = self._figures[number]
+        return Ensemble(
+            {seed: figures[seed]["makespan_seconds"] for seed in self._jobs[number].seeds if seed in figures}
+        )
+
+    def ensemble(self, number: int) -> Ensemble:
+        """Ensemble of a job's runs that are done, with what is wanted of the median one; removes their traces."""
+        runs = self._runs(number)
+        if not runs.makespans:
+            return runs
+        file, trace = trace_file(self._folder, number, runs.nearest), None
+        if file.exists():
+            with any_size():
+                trace = load_trace(file)
+        for seed in runs.makespans:
+            trace_file(self._folder, number, seed).unlink(missing_ok=True)
+        return replace(runs, trace=trace, kinds=self._figures[number][runs.nearest].get("kinds", {}))
+
+    def end(self) -> None:
+        """End the processes, whatever they do."""
+        for process in self._processes:
+            process.end()
+        self._selector.close()

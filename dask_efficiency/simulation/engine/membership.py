@@ -36,7 +36,7 @@ def planned_workers(trace: RunTrace, cluster: ClusterSpec) -> tuple[PlannedWorke
     by_name = {worker.name: worker for worker in cluster.workers}
     if not _changed(trace) or not _same_names(trace, cluster):
         return tuple(PlannedWorker(worker) for worker in cluster.workers)
-    events, found = trace.worker_events, []
+    events, planned = trace.worker_events, []
     lost = trace.runs.worker[trace.runs.outcome == RunOutcome.LOST]
     for number, recorded in enumerate(trace.workers):
         joined, left, retiring = (
@@ -44,7 +44,7 @@ def planned_workers(trace: RunTrace, cluster: ClusterSpec) -> tuple[PlannedWorke
             for change in _CHANGES
         )
         retires = retiring[0] if retiring and left else -1
-        found.append(
+        planned.append(
             PlannedWorker(
                 replace(by_name[recorded.name], address=recorded.address, host=recorded.host),
                 joins=joined[0] if joined else 0,
@@ -53,7 +53,7 @@ def planned_workers(trace: RunTrace, cluster: ClusterSpec) -> tuple[PlannedWorke
                 lost=number in lost,
             )
         )
-    return tuple(found)
+    return tuple(planned)
 
 
 def _changed(trace: RunTrace) -> bool:

@@ -84,9 +84,9 @@ class WorkerMemory:
     def waited(self) -> tuple[int, int]:
         """Nanoseconds of writing and of reading since the last call."""
         files = self._files
-        found = files.writing, files.reading
+        times = files.writing, files.reading
         files.writing = files.reading = 0
-        return found
+        return times
 
     def full(self, managed: int) -> bool:
         """True if the memory monitor would spill or pause."""

@@ -34,7 +34,7 @@ class Shuffle:
 def shuffles(trace: RunTrace) -> tuple[Shuffle, ...]:
     """The P2P shuffles of a run."""
     barriers = [i for i, name in enumerate(trace.prefixes) if name.startswith(BARRIERS)]
-    found = []
+    recorded = []
     for barrier in np.flatnonzero(np.isin(trace.tasks.prefix, barriers)).tolist():
         owners = np.searchsorted(trace.dependency_starts, np.flatnonzero(trace.dependencies == barrier), "right") - 1
         # By the numbers at the end of their keys: of a partition, or of a chunk.
@@ -47,8 +47,8 @@ def shuffles(trace: RunTrace) -> tuple[Shuffle, ...]:
         sent, whole = int(trace.shuffled.nbytes[trace.shuffled.task == barrier].sum()), sum(inputs.values())
         if sent and whole:  # not all of an input may be sent
             inputs = {task: nbytes * sent // whole for task, nbytes in inputs.items()}
-        found.append(Shuffle(barrier, inputs, tuple(outputs)))
-    return tuple(found)
+        recorded.append(Shuffle(barrier, inputs, tuple(outputs)))
+    return tuple(recorded)
 
 
 class Shuffles(SchedulerPlugin):
@@ -61,9 +61,9 @@ class Shuffles(SchedulerPlugin):
 
     def __init__(self, cluster: ClusterParts) -> None:
         self._cluster, self._keys, self._number = cluster, cluster.workload.keys, cluster.workload.number
-        found = shuffles(cluster.workload.trace)
-        self._of_input = {task: shuffle for shuffle in found for task in shuffle.inputs}
-        self._of_barrier = {shuffle.barrier: shuffle for shuffle in found}
+        recorded = shuffles(cluster.workload.trace)
+        self._of_input = {task: shuffle for shuffle in recorded for task in shuffle.inputs}
+        self._of_barrier = {shuffle.barrier: shuffle for shuffle in recorded}
         self._inputs = {self._keys[task] for task in self._of_input}
         #: By barrier: the workers' shares of the outputs; number of parts under way; the runs that wait for them.
         self._shares: dict[int, dict[str, float]] = {}
@@ -79,24 +79,24 @@ class Shuffles(SchedulerPlugin):
 
     def remove_worker(self, scheduler: Any, worker: str, **_kwargs: Any) -> None:
         """Move outputs from a worker that left to others, as the shuffle restarts."""
-        there = [address for address in self._cluster.workers if address != worker and address in scheduler.workers]
+        addresses = [address for address in self._cluster.workers if address != worker and address in scheduler.workers]
         for shuffle in self._of_barrier.values():
-            for place, task in enumerate(shuffle.outputs if there else ()):
+            for place, task in enumerate(shuffle.outputs if addresses else ()):
                 output = scheduler.tasks.get(self._keys[task])
                 if output is not None and output.worker_restrictions == {worker}:
-                    scheduler.set_restrictions({output.key: {there[place % len(there)]}})
+                    scheduler.set_restrictions({output.key: {addresses[place % len(addresses)]}})
 
     def _bind(self, shuffle: Shuffle) -> None:
         scheduler, keys = self._cluster.scheduler, self._keys
         barrier = scheduler.tasks.get(keys[shuffle.barrier])
-        there = [*self._cluster.workers]
+        addresses = [*self._cluster.workers]
         if barrier and barrier.worker_restrictions:
-            there = sorted(barrier.worker_restrictions)
-        shift = len(self._shares) % len(there)
-        there = there[shift:] + there[:shift]
+            addresses = sorted(barrier.worker_restrictions)
+        shift = len(self._shares) % len(addresses)
+        addresses = addresses[shift:] + addresses[:shift]
         counts: Counter[str] = Counter()
         for place, task in enumerate(shuffle.outputs):
-            address = there[len(there) * place // len(shuffle.outputs)]
+            address = addresses[len(addresses) * place // len(shuffle.outputs)]
             counts[address] += 1
             output = scheduler.tasks.get(keys[task])
             if output is not None and not output.worker_restrictions:

@@ -350,8 +350,8 @@ class WorkerTransfers:
         worker.wait_for_disk()
         nbytes = sum(result.nbytes for result in data.values())
         latency, taking = self._costs.transfer(len(data), nbytes)
-        there = receiver.transfers
-        arrived = lambda: there.take_in(taking, there._arrived, asked, worker, data, nbytes, start)  # noqa: E731
+        transfers = receiver.transfers
+        arrived = lambda: transfers.take_in(taking, transfers._arrived, asked, worker, data, nbytes, start)  # noqa: E731
         asking = network.delay(receiver.spec.host, worker.spec.host)
         ready = max(clock.now, worker.blocked) + latency + asking
         clock.at(ready, network.transfer, worker.spec.host, receiver.spec.host, nbytes, arrived)

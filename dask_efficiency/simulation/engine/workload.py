@@ -34,18 +34,18 @@ def parse_key(text: str) -> Key:
     """Parse a task's key from its text: a tuple if it was one, so that Dask finds the same groups."""
     if text.startswith("("):
         try:
-            found = ast.literal_eval(text)
+            key = ast.literal_eval(text)
         except (ValueError, SyntaxError, MemoryError, RecursionError):
             return text
-        if isinstance(found, tuple) and str(found) == text:
-            return found
+        if isinstance(key, tuple) and str(key) == text:
+            return key
     return text
 
 
 def dependencies(trace: RunTrace, task: int) -> list[int]:
     """List the numbers of a task's dependencies."""
-    found: list[int] = trace.dependencies[trace.dependency_starts[task] : trace.dependency_starts[task + 1]].tolist()
-    return found
+    needed: list[int] = trace.dependencies[trace.dependency_starts[task] : trace.dependency_starts[task + 1]].tolist()
+    return needed
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +114,7 @@ class Workload:
 
     def annotations(self, addresses: Mapping[str, str]) -> dict[str, dict[Key, Any]]:
         """Convert constraints to annotations, by annotation and key, with the simulated addresses of recorded ones."""
-        found: dict[str, dict[Key, Any]] = {}
+        annotations: dict[str, dict[Key, Any]] = {}
         for task, constraint in self.trace.constraints.items():
             for name, annotation in _ANNOTATIONS.items():
                 if name == "restrictions" and name in constraint:
@@ -122,15 +122,15 @@ class Workload:
                     places = (place for place in constraint[name] if place in addresses or "://" not in place)
                     allowed = [addresses.get(place, place) for place in places]
                     if allowed or not constraint.get("loose_restrictions"):
-                        found.setdefault(annotation, {})[self.keys[task]] = allowed
+                        annotations.setdefault(annotation, {})[self.keys[task]] = allowed
                 elif name in constraint:
-                    found.setdefault(annotation, {})[self.keys[task]] = constraint[name]
+                    annotations.setdefault(annotation, {})[self.keys[task]] = constraint[name]
         # A task that failed and then succeeded had retries, recorded or not.
         failed = failures(self.trace)
         for task in np.flatnonzero(failed > 0).tolist():
-            retries = found.setdefault("retries", {})
+            retries = annotations.setdefault("retries", {})
             retries[self.keys[task]] = max(retries.get(self.keys[task], 0), int(failed[task]))
-        return found
+        return annotations
 
     def _results(self) -> dict[str, list[int]]:
         """By client: instants at which it got the results that it wanted, in order."""
@@ -139,16 +139,16 @@ class Workload:
         rows = np.flatnonzero(heard_by_clients(trace))
         for task, at in zip(runs.task[rows].tolist(), runs.reported[rows].tolist(), strict=True):
             heard.setdefault(task, []).append(at)
-        found: dict[str, list[int]] = {}
+        got: dict[str, list[int]] = {}
         for graph, tasks in enumerate(self._wanted):
             received = int(trace.graphs.received[graph])
             for task in tasks:
                 later = [at for at in heard.get(task, ()) if at >= received]
                 if later or task in heard:  # else it was there already
-                    found.setdefault(self._client(int(trace.graphs.client[graph])), []).append(
+                    got.setdefault(self._client(int(trace.graphs.client[graph])), []).append(
                         min(later, default=received)
                     )
-        return {client: sorted(ats) for client, ats in found.items()}
+        return {client: sorted(ats) for client, ats in got.items()}
 
     def _members(self) -> list[list[int]]:
         """By graph: its tasks, and those that it made run again."""
@@ -166,14 +166,14 @@ class Workload:
         return self.trace.clients[number] if number != MISSING else "client"
 
     def _graphs(self) -> list[Graph]:
-        trace, found = self.trace, list[Graph]()
+        trace, graphs = self.trace, list[Graph]()
         causes = RunCauses(trace)
         limits = constraints(trace, causes, causes.inputs(trace))
         for i, tasks in enumerate(self._tasks):
             received = int(trace.graphs.received[i])
             # The scheduler's number of a graph is a part of its tasks' priorities.
             own = trace.tasks.priority_graph[trace.tasks.graph == i]
-            before = found[-1].generation if found else 0
+            before = graphs[-1].generation if graphs else 0
             client, run, after = self._clients[i], int(limits.waited_for[i]), 0
             if run != MISSING:
                 after = self._heard_by(client, int(trace.runs.reported[run]))
@@ -187,23 +187,23 @@ class Workload:
                 after=after,
                 delay=max(int(limits.thinking[i]), 0) if after else received - trace.start,
             )
-            found.append(graph)
-        return found
+            graphs.append(graph)
+        return graphs
 
     def _heard_by(self, client: str, at: int) -> int:
         """Count the results that a client had got by an instant."""
         return bisect_right(self._heard.get(client, ()), at)
 
     def _releases(self) -> list[Release]:
-        found: dict[tuple[int, int], Release] = {}
+        merged: dict[tuple[int, int], Release] = {}
         releases, trace = self.trace.releases, self.trace
         rows = zip(releases.at.tolist(), releases.client.tolist(), releases.task.tolist(), strict=True)
         for at, number, task in rows:
             client = self._client(number)
-            release = found.get((at, number))
+            release = merged.get((at, number))
             if release is None:
                 after = self._heard_by(client, at)
                 last = self._heard[client][after - 1] if after else trace.start
-                release = found[at, number] = Release(client, [], after, at - last)
+                release = merged[at, number] = Release(client, [], after, at - last)
             release.tasks.append(task)
-        return list(found.values())
+        return list(merged.values())

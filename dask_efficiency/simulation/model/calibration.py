@@ -15,6 +15,7 @@ from dask_efficiency.runs.replay.durations import task_times
 from dask_efficiency.runs.trace.run_trace import RunTrace
 from dask_efficiency.runs.trace.schema import RunOutcome
 from dask_efficiency.simulation.model.disk import Disk, read_disk, read_unmanaged
+from dask_efficiency.simulation.model.others import shares_of_others, waits_for_others
 from dask_efficiency.simulation.model.overheads import Overheads, overheads
 from dask_efficiency.simulation.model.thread_waits import core_waits, few_cores, read_gil
 from dask_efficiency.simulation.model.topology import NetworkSpec
@@ -67,16 +68,24 @@ def calibrate(
     gil: Mapping[str, float] | None = None,
     network: NetworkSpec | None = None,
     cores: Mapping[str, float] | None = None,
+    *,
+    others: bool = True,
 ) -> Calibration:
-    """Read the costs from a trace; on the recorded network, its share of the transfers' time is no cost of theirs."""
+    """Read the costs from a trace; on the recorded network, its share of the transfers' time is no cost of theirs.
+
+    Without ``others``, waiting for cores that other processes took is no cost.
+    """
     known = {**(cores or {}), **{worker.host: worker.cores for worker in trace.workers if 0 < worker.cores < inf}}
+    gone = {} if others else shares_of_others(trace)
+    rare = 1.0 if not cores else RARE_WITH_FEW_CORES if few_cores(trace, known) else RARE
     runs, prefix = trace.runs, trace.tasks.prefix
     times = task_times(trace)
     pace = times / np.median(times, axis=0)
     rows = _first_runs(trace)
     worker, lock = runs.worker[rows], read_gil(trace, gil)
     # Without waiting for a core, but at least as long as they computed.
-    waited = np.rint(core_waits(trace, known)).astype(np.int64)
+    waits = np.maximum(core_waits(trace, known), waits_for_others(trace)) if gone else core_waits(trace, known)
+    waited = np.rint(waits).astype(np.int64)
     alone = np.maximum(lock.alone - waited, np.minimum(np.maximum(runs.cpu_ns, 0), lock.alone))
     took = _of_run(np.where(lock.alone == MISSING, MISSING, alone), rows, MISSING)
     compute = took.astype(np.float64)
@@ -94,7 +103,8 @@ def calibrate(
         nbytes=np.maximum(trace.tasks.nbytes, 0),
         pace=pace,
         overheads=overheads(trace),
-        rare=RARE_WITH_FEW_CORES if few_cores(trace, known) else RARE,
+        # For the rest of the costs, no core was free.
+        rare=rare * (1.0 - max(gone.values(), default=0.0)),
         transfers=transfer_costs(trace, network),
         disk=read_disk(trace),
         unmanaged=read_unmanaged(trace),
@@ -123,12 +133,12 @@ def _filled_in(values: Int64, prefix: NDArray[Any], otherwise: int) -> Int64:
     missing = np.flatnonzero(values == MISSING)
     if not len(missing):
         return values
-    there = values != MISSING
-    found, general = values.copy(), int(np.median(values[there])) if there.any() else otherwise
+    known = values != MISSING
+    filled, general = values.copy(), int(np.median(values[known])) if known.any() else otherwise
     for name in np.unique(prefix[missing]).tolist():
-        alike = there & (prefix == name)
-        found[missing[prefix[missing] == name]] = int(np.median(values[alike])) if alike.any() else general
-    return found
+        alike = known & (prefix == name)
+        filled[missing[prefix[missing] == name]] = int(np.median(values[alike])) if alike.any() else general
+    return filled
 
 
 def failures(trace: RunTrace) -> Int64:

@@ -92,7 +92,11 @@ class ClusterSpec:
         """
         last: dict[str, WorkerSpec] = {}
         for worker in trace.workers:
-            last = {name: one for name, one in last.items() if name == worker.name or one.address != worker.address}
+            last = {
+                name: earlier
+                for name, earlier in last.items()
+                if name == worker.name or earlier.address != worker.address
+            }
             last[worker.name] = replace(worker, clock_offset=0, clock_error=0, cores=0.0)
         cores = {worker.host: worker.cores for worker in trace.workers if 0 < worker.cores < inf}
         return cls(tuple(last.values()), cores=cores)
@@ -206,8 +210,8 @@ class ClusterSpec:
         return replace(self, speeds={**self.speeds, **speeds})
 
     def _with(self, workers: tuple[WorkerSpec, ...], speeds: Mapping[str, float]) -> Self:
-        there = {worker.name for worker in workers}
-        kept = {name: speed for name, speed in speeds.items() if name in there}
+        names = {worker.name for worker in workers}
+        kept = {name: speed for name, speed in speeds.items() if name in names}
         return replace(self, workers=workers, speeds=kept)
 
     def _check_known(self, names: Iterable[str]) -> None:

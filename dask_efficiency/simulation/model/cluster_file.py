@@ -38,11 +38,11 @@ def expand_names(pattern: str) -> list[str]:
     """Expand a pattern, such as ``pc[01-10,12]`` of SLURM and ClusterShell; numbers keep their leading zeros."""
     if "[" not in pattern and "]" not in pattern:
         return [pattern]
-    found = _RANGED.fullmatch(pattern)
-    if found is None:
+    ranged = _RANGED.fullmatch(pattern)
+    if ranged is None:
         raise ValueError(f"expected names such as 'pc[01-10,12]', got {pattern[:80]!r}")
     names: list[str] = []
-    for part in found["ranges"].split(","):
+    for part in ranged["ranges"].split(","):
         limits = _RANGE.fullmatch(part)
         if limits is None:
             raise ValueError(f"expected numbers such as '01-10', got {part[:80]!r} in {pattern[:80]!r}")
@@ -50,7 +50,7 @@ def expand_names(pattern: str) -> list[str]:
         if not 0 <= int(last) - int(first) < MAX_NAMES - len(names):
             raise ValueError(f"expected 1 to {MAX_NAMES} ascending numbers, got {pattern[:80]!r}")
         numbers = range(int(first), int(last) + 1)
-        names += [f"{found['stem']}{number:0{len(first)}}{found['tail']}" for number in numbers]
+        names += [f"{ranged['stem']}{number:0{len(first)}}{ranged['tail']}" for number in numbers]
     return names
 
 
@@ -66,11 +66,11 @@ def abbreviate_names(names: Iterable[str]) -> str:
 
 
 def _follows(name: str, after: str) -> bool:
-    one, other = _NUMBERED.fullmatch(name), _NUMBERED.fullmatch(after)
-    if one is None or other is None or one["stem"] != other["stem"]:
+    own, following = _NUMBERED.fullmatch(name), _NUMBERED.fullmatch(after)
+    if own is None or following is None or own["stem"] != following["stem"]:
         return False
     # 10 follows 9, and 09, too, as in a range of either width.
-    return f"{int(one['number']) + 1:0{len(one['number'])}}" == other["number"]
+    return f"{int(own['number']) + 1:0{len(own['number'])}}" == following["number"]
 
 
 def _pattern(run: Sequence[str]) -> str:
@@ -219,11 +219,11 @@ class _Parts:
             raise section.error("between", f"a link needs 'between: [one, other]', two hosts or switches, got {ends}")
         self._connect(ends[0], ends[1], section, section.line())
 
-    def _connect(self, one: str, other: str, section: YamlSection, line: int) -> None:
+    def _connect(self, first: str, second: str, section: YamlSection, line: int) -> None:
         given = _given(section, _LINK)
         if "bandwidth" not in given:
-            raise section.error("", f"the link between {one!r} and {other!r} needs a bandwidth, such as '1 Gbit'")
+            raise section.error("", f"the link between {first!r} and {second!r} needs a bandwidth, such as '1 Gbit'")
         seconds = {f"{name}_seconds": given.pop(name) for name in ("latency", "queue") if name in given}
-        link = Cable((one, other), **given, **seconds)
+        link = Cable((first, second), **given, **seconds)
         self.links.append(link)
         self.lines[link.name] = line

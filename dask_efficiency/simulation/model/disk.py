@@ -30,16 +30,16 @@ class SpillMoves:
 
 def spill_moves(trace: RunTrace, workers: Sequence[int]) -> SpillMoves:
     """Work out the spilling of some workers, whose least recently used results leave memory first; 0 for other runs."""
-    found = SpillMoves(*np.zeros((3, 2, len(trace.runs)), np.int64))
+    moves = SpillMoves(*np.zeros((3, 2, len(trace.runs)), np.int64))
     share = trace.config.get("distributed.worker.memory.target", TARGET)
     for worker in workers:
         limit = trace.workers[worker].memory_limit * share if share else 0
         if limit:
-            _follow_results(trace, worker, float(limit), found)
-    return found
+            _follow_results(trace, worker, float(limit), moves)
+    return moves
 
 
-def _follow_results(trace: RunTrace, worker: int, target: float, found: SpillMoves) -> None:
+def _follow_results(trace: RunTrace, worker: int, target: float, moves: SpillMoves) -> None:
     """Follow the results of one worker through memory and disk."""
     sizes = np.maximum(trace.tasks.nbytes, 0).tolist()
     tasks, starts = trace.runs.task.tolist(), trace.dependency_starts.tolist()
@@ -65,15 +65,15 @@ def _follow_results(trace: RunTrace, worker: int, target: float, found: SpillMov
             disk.pop(task, None)
         elif kind == _PUT:
             if task not in memory and task not in disk:
-                put(task, run, found.stored)
+                put(task, run, moves.stored)
         else:
             of = tasks[run]
             for other in needed[starts[of] : starts[of + 1]]:
                 if other in memory:
                     memory.move_to_end(other)
                 elif other in disk:
-                    found.read[:, run] += 1, disk.pop(other)
-                    put(other, run, found.pushed)
+                    moves.read[:, run] += 1, disk.pop(other)
+                    put(other, run, moves.pushed)
 
 
 def _events(trace: RunTrace, worker: int) -> Iterator[tuple[int, int, int]]:
@@ -165,11 +165,11 @@ def read_unmanaged(trace: RunTrace) -> Int64:
     """By worker: bytes of its process without results, the median of its heartbeats, or of other workers'."""
     series = trace.series
     unmanaged = series.memory - np.nan_to_num(series.managed) + np.nan_to_num(series.spilled)
-    found = np.full(len(trace.workers), MISSING, np.int64)
+    by_worker = np.full(len(trace.workers), MISSING, np.int64)
     for worker in range(len(trace.workers)):
         of = unmanaged[(series.worker == worker) & ~np.isnan(unmanaged)]
         if len(of):
-            found[worker] = max(int(np.median(of)), 0)
-    known = found[found != MISSING]
-    found[found == MISSING] = int(np.median(known)) if len(known) else UNMANAGED
-    return found
+            by_worker[worker] = max(int(np.median(of)), 0)
+    known = by_worker[by_worker != MISSING]
+    by_worker[by_worker == MISSING] = int(np.median(known)) if len(known) else UNMANAGED
+    return by_worker

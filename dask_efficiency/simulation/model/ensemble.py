@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, field
+from enum import StrEnum
 from statistics import fmean, median, stdev
 from typing import Any, Self, TypeAlias
 
@@ -25,6 +26,8 @@ class SimulationJob:
     validate: bool = False
     #: By prefix: share of its tasks' time alone in which they hold Python's lock (GIL), where known.
     gil: Mapping[str, float] = field(default_factory=dict)
+    #: True if other processes take the cores that they took while the run was recorded.
+    others: bool = False
 
     def to_dict(self) -> dict[str, Any]:
         """Convert to plain data."""
@@ -34,6 +37,7 @@ class SimulationJob:
             "prefixes": dict(self.prefixes or {}),
             "validate": self.validate,
             "gil": dict(self.gil),
+            "others": self.others,
         }
 
     @classmethod
@@ -43,24 +47,36 @@ class SimulationJob:
         return cls(**{**given, "cluster": cluster, "without": without})
 
 
-@dataclass(frozen=True, slots=True)
-class Simulated:
-    """One simulated run."""
-
-    seed: int
-    #: Of its critical path; and what the seconds of that were spent on, by kind of segment.
-    makespan_seconds: float
-    kinds: Mapping[str, float]
-    #: What a recorder would have recorded of it; None where it was not asked for.
-    trace: RunTrace | None = None
-
-
-#: Simulates a run for each seed, as :func:`~dask_efficiency.simulation.engine.launch.simulate_seeds` does.
-Simulator: TypeAlias = Callable[..., list[Simulated]]
-
 #: Tasks of all seeds together up to which all traces are kept until the median one is known: some 10 MB. Above it, the
 #: median seed is simulated once more.
 MAX_TRACED = 50_000
+
+
+class Wanted(StrEnum):
+    """Detail that is wanted of the run nearest to the median, beside the makespans of all."""
+
+    NOTHING = "nothing"
+    #: Seconds of its critical path by kind.
+    KINDS = "kinds"
+    TRACE = "trace"
+
+
+@dataclass(frozen=True, slots=True)
+class SeededJob:
+    """Job, and the seeds under which it is simulated."""
+
+    job: SimulationJob
+    seeds: Sequence[int]
+    wanted: Wanted = Wanted.TRACE
+
+    def is_traced_again(self, trace: RunTrace) -> bool:
+        """True if the median run is simulated once more, for its trace."""
+        return self.wanted is Wanted.TRACE and len(trace.tasks) * len(self.seeds) > MAX_TRACED
+
+    def runs(self, trace: RunTrace) -> int:
+        """Number of simulated runs."""
+        return len(self.seeds) + self.is_traced_again(trace)
+
 
 #: Student's t at 95 % by degrees of freedom, from 1 to 30; the last is used beyond, where t falls only to 1.645.
 _T95 = (
@@ -75,16 +91,13 @@ NORMAL_95 = 1.645
 
 @dataclass(frozen=True, slots=True)
 class Ensemble:
-    """Simulated runs that differ in their seeds only: seconds by seed, at least one."""
+    """Simulated runs that differ in their seeds only: seconds by seed, at least one unless time was up before."""
 
     makespans: Mapping[int, float]
-    #: Of the seed whose makespan is nearest to the median; None if not asked for.
+    #: Of the seed whose makespan is nearest to the median: what a recorder would have recorded; None if not asked for.
     trace: RunTrace | None = None
-
-    @classmethod
-    def of(cls, found: Iterable[Simulated]) -> Self:
-        """Collect simulated runs, without a trace."""
-        return cls({one.seed: one.makespan_seconds for one in found})
+    #: Of that seed: seconds of its critical path by kind; empty if not asked for.
+    kinds: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def median(self) -> float:
@@ -115,23 +128,8 @@ class Ensemble:
         return min(math.exp(fmean(logs) - half), self.median), max(math.exp(fmean(logs) + half), self.median)
 
 
-def ensemble(
-    engine: Simulator, trace: RunTrace, job: SimulationJob, seeds: Sequence[int], *, traced: bool = True
-) -> Ensemble:
-    """Simulate a job under each seed; by default with the trace of the median one."""
-    at_once = traced and simulated_runs(trace, seeds) == len(seeds)
-    found = engine(trace, job, seeds, traces=tuple(seeds) if at_once else ())
-    runs = Ensemble.of(found)
-    if not traced:
-        return runs
-    if not at_once:
-        found = engine(trace, job, [runs.nearest], traces=[runs.nearest])
-    return Ensemble(runs.makespans, next(one.trace for one in found if one.seed == runs.nearest))
-
-
-def simulated_runs(trace: RunTrace, seeds: Sequence[int]) -> int:
-    """Count the runs that a traced ensemble simulates: one more than seeds if not all traces can be kept."""
-    return len(seeds) + (len(trace.tasks) * len(seeds) > MAX_TRACED)
+#: Simulates jobs, as :func:`~dask_efficiency.simulation.engine.launch.simulate_jobs` does.
+Simulator: TypeAlias = Callable[..., Generator[Ensemble, None, None]]
 
 
 def check_seeds(given: int | Sequence[int]) -> tuple[int, ...]:

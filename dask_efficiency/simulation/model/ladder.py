@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import TYPE_CHECKING, ClassVar
@@ -12,7 +12,7 @@ from dask_efficiency.runs.path.scope import Question
 from dask_efficiency.runs.trace.run_trace import RunTrace
 from dask_efficiency.show.finding import Finding
 from dask_efficiency.show.shown import Shown
-from dask_efficiency.simulation.model.ensemble import Ensemble, Simulator, ensemble
+from dask_efficiency.simulation.model.ensemble import Ensemble, SimulationJob
 from dask_efficiency.simulation.model.result import SelfReplay, own_job
 from dask_efficiency.simulation.model.run_figures import RunFigures
 
@@ -76,8 +76,8 @@ class IdealLadder(Shown):
     @property
     def findings(self) -> tuple[Finding, ...]:
         """Findings of the savings of each step, the largest first: replayed if the step is simulated, else a bound."""
-        found: tuple[Finding, ...] = self._from_sections("findings")
-        return found
+        findings: tuple[Finding, ...] = self._from_sections("findings")
+        return findings
 
     def to_frame(self) -> pd.DataFrame:
         """Tabulate the steps. Needs pandas.
@@ -88,28 +88,25 @@ class IdealLadder(Shown):
             Columns ``step``, ``seconds``, ``saved_seconds`` (by this step; NaN for the first) and
             ``simulated_seconds`` (the median before it was bounded; NaN where nothing was simulated).
         """
-        import pandas as pd
+        from dask_efficiency.show.columns import as_frame
 
-        floats = dict.fromkeys(("seconds", "saved_seconds", "simulated_seconds"), float)
-        return pd.DataFrame(self.to_dict()["steps"]).astype(floats)
+        return as_frame(self._from_sections("columns"))
+
+
+def ladder_jobs(trace: RunTrace) -> list[SimulationJob]:
+    """Make the jobs of a ladder's steps: the run as it was, and without one part after another."""
+    parts, own = [part for part, _ in STEPS], own_job(trace)
+    return [replace(own, without=frozenset(parts[:gone])) for gone in range(len(parts) + 1)]
 
 
 def ladder(
-    engine: Simulator, trace: RunTrace, seeds: Sequence[int], notes: tuple[str, ...] = (), *, force: bool = False
+    trace: RunTrace, self_replay: SelfReplay, without: Iterable[Ensemble], notes: tuple[str, ...] = ()
 ) -> IdealLadder:
-    """Remove one part after another from a run."""
-    own, recorded = own_job(trace), RunFigures.of(trace)
-    as_it_was = ensemble(engine, trace, own, seeds, traced=False)
-    judged = SelfReplay(recorded, as_it_was)
-    judged.require(force=force)
-    path = CriticalPath.of(trace, Question())
-    simulated = {SIMULATED: as_it_was}
-    gone: frozenset[str] = frozenset()
-    for part, name in STEPS:
-        gone |= {part}
-        simulated[name] = ensemble(engine, trace, replace(own, without=gone), seeds, traced=False)
-    rungs = Rung(MEASURED, judged.recorded.makespan_seconds), *_descending(simulated, path)
-    return IdealLadder(judged, rungs, notes)
+    """Make the ladder of a run from its simulations, as it was and without one part after another."""
+    path, names = CriticalPath.of(trace, Question()), [name for _, name in STEPS]
+    simulated = {SIMULATED: self_replay.runs, **dict(zip(names, without, strict=True))}
+    rungs = Rung(MEASURED, self_replay.recorded.makespan_seconds), *_descending(simulated, path)
+    return IdealLadder(self_replay, rungs, notes)
 
 
 def _descending(simulated: dict[str, Ensemble], path: CriticalPath) -> Iterator[Rung]:

@@ -93,7 +93,7 @@ class SharedLinks:
                 del self._lanes[lane.path]
                 self._loads.remove(lane)
         self._changed()
-        for _, arrived in sorted(ended, key=lambda one: one[0]):
+        for _, arrived in sorted(ended, key=lambda flow: flow[0]):
             arrived()
 
 

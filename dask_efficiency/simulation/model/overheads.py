@@ -92,7 +92,7 @@ def overheads(trace: RunTrace) -> Overheads:
     """Read the overheads from a recorded run."""
     runs, prefix, prefixes = trace.runs, prefix_of_runs(trace), len(trace.prefixes)
     instants = (runs.executing, runs.start, runs.stop, runs.ended)
-    ended = np.logical_and.reduce([runs.outcome == RunOutcome.SUCCEEDED, *(each != MISSING for each in instants)])
+    ended = np.logical_and.reduce([runs.outcome == RunOutcome.SUCCEEDED, *(column != MISSING for column in instants)])
     first, last, transitions = _stimuli(trace)
     scheduler = _per_report(runs)
     cold, during_cold = cold_starts(trace)
@@ -140,8 +140,8 @@ def _switches(runs: Runs) -> Int64:
     known = (runs.slot >= 0) & (runs.ready != MISSING) & (runs.executing != MISSING)
     before, after = _successive(known, runs.worker, runs.slot, runs.executing)
     ended, begun = runs.ended[before], runs.executing[after]
-    found: Int64 = (begun - ended)[(ended != MISSING) & (runs.ready[after] <= ended) & (begun >= ended)]
-    return found
+    took: Int64 = (begun - ended)[(ended != MISSING) & (runs.ready[after] <= ended) & (begun >= ended)]
+    return took
 
 
 def _at_disk(trace: RunTrace, since: Int64, until: Int64) -> Bool:
@@ -155,13 +155,13 @@ def _at_disk(trace: RunTrace, since: Int64, until: Int64) -> Bool:
         [seen.start, runs.submitted[read] - runs.unspill_ns[read], runs.ended[wrote] - runs.spill_ns[wrote]]
     )
     end = np.concatenate([seen.stop, runs.submitted[read], runs.ended[wrote]])
-    found = np.zeros(len(runs), np.bool_)
-    for each in np.unique(worker).tolist():
-        rows, there = np.flatnonzero(runs.worker == each), worker == each
+    used = np.zeros(len(runs), np.bool_)
+    for number in np.unique(worker).tolist():
+        rows, of_worker = np.flatnonzero(runs.worker == number), worker == number
         # Intervals that overlap the run's: more have begun by its end than ended by its beginning.
-        begun = np.searchsorted(np.sort(begin[there]), until[rows], side="left")
-        found[rows] = begun > np.searchsorted(np.sort(end[there]), since[rows], side="right")
-    return found
+        begun = np.searchsorted(np.sort(begin[of_worker]), until[rows], side="left")
+        used[rows] = begun > np.searchsorted(np.sort(end[of_worker]), since[rows], side="right")
+    return used
 
 
 def _ways_to_workers(runs: Runs, last: Int64, waited: Bool) -> Int64:
@@ -177,8 +177,8 @@ def _ways_to_workers(runs: Runs, last: Int64, waited: Bool) -> Int64:
     alone[1:] = ~same | (
         (sent[1:] - sent[:-1] > _TO_WORKER) & (runs.received[rows][1:] - runs.received[rows][:-1] > _BATCH)
     )
-    found: Int64 = (runs.received[rows] - sent)[alone & ~waited[rows]]
-    return found
+    took: Int64 = (runs.received[rows] - sent)[alone & ~waited[rows]]
+    return took
 
 
 def _ways_to_scheduler(runs: Runs, waited: Bool) -> Int64:
@@ -189,8 +189,8 @@ def _ways_to_scheduler(runs: Runs, waited: Bool) -> Int64:
     waited[after[runs.ended[after] - runs.ended[before] <= _TO_SCHEDULER]] = True
     by_report = np.flatnonzero(known)[np.argsort(runs.reported[known], kind="stable")]
     waited[by_report[1:][np.diff(runs.reported[by_report]) <= _BATCH]] = True
-    found: Int64 = (runs.reported - runs.ended)[known & ~waited]
-    return found
+    took: Int64 = (runs.reported - runs.ended)[known & ~waited]
+    return took
 
 
 def _per_report(runs: Runs) -> int:
@@ -227,9 +227,9 @@ def _per_transition(trace: RunTrace, took: Int64, number: Int64) -> int:
 
 def _settling(trace: RunTrace, last: Int64) -> Int64:
     """By graph: time from the creation of its tasks until all of them had their first state."""
-    taken_in, found = trace.graphs.taken_in, np.zeros(len(trace.graphs), np.int64)
+    taken_in, took = trace.graphs.taken_in, np.zeros(len(trace.graphs), np.int64)
     graph = trace.stimuli.graph
-    rows = np.flatnonzero((graph >= 0) & (graph < len(found)) & (last != MISSING))
+    rows = np.flatnonzero((graph >= 0) & (graph < len(took)) & (last != MISSING))
     known = rows[taken_in[graph[rows]] != MISSING]
-    np.maximum.at(found, graph[known], last[known] - taken_in[graph[known]])
-    return found
+    np.maximum.at(took, graph[known], last[known] - taken_in[graph[known]])
+    return took

@@ -58,8 +58,8 @@ class _Tree:
 
     def groups(self, name: str) -> list[list[str]]:
         below = self._below[name]
-        alike = [list(names) for _, names in groupby((one for one in self._hosts if one in below), self._look)]
-        return alike + [[one] for one in below if one not in self._hosts]
+        alike = [list(names) for _, names in groupby((place for place in self._hosts if place in below), self._look)]
+        return alike + [[place] for place in below if place not in self._hosts]
 
     def _look(self, name: str) -> tuple[Host, str, str]:
         return replace(self._hosts[name], name="", address=""), self.link_of(name), self.description([name])

@@ -71,11 +71,11 @@ def parse_hostfile(text: str, path: str | os.PathLike[str]) -> Hostfile:
 
 def _parsed(content: str, path: str | os.PathLike[str], number: int) -> tuple[str, int, int | None]:
     """Parse a line: the host, its slots, and its largest number of slots."""
-    found = _HOST.match(content)
-    rest = content[found.end() :] if found else ""
-    if found is None or (rest and not rest[0].isspace()):
+    parsed = _HOST.match(content)
+    rest = content[parsed.end() :] if parsed else ""
+    if parsed is None or (rest and not rest[0].isspace()):
         raise TextFileError(path, number, f"{_EXPECTED}, got {content[:80]!r}")
-    given = {} if found["slots"] is None else {"slots": found["slots"]}
+    given = {} if parsed["slots"] is None else {"slots": parsed["slots"]}
     for setting in _SETTING.finditer(rest):
         name = {"count": "slots"}.get(setting["name"], setting["name"].replace("-", "_"))
         if name not in ("slots", "max_slots") or name in given:
@@ -89,7 +89,7 @@ def _parsed(content: str, path: str | os.PathLike[str], number: int) -> tuple[st
             counts[name] = parse_int(value)
         except ValueError as error:
             raise TextFileError(path, number, f"{name}: {error}") from error
-    return found["host"].strip("[]"), counts["slots"], counts.get("max_slots")
+    return parsed["host"].strip("[]"), counts["slots"], counts.get("max_slots")
 
 
 #: Port of the first worker that a topology places on a host; the others follow. Nothing depends on it.

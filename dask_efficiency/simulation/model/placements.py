@@ -59,7 +59,11 @@ def moved_between_hosts(trace: RunTrace) -> dict[tuple[str, str], int]:
     moved = np.zeros((len(hosts), len(hosts)), np.int64)
     np.add.at(moved, (number[transfers.sender[known]], number[transfers.receiver[known]]), transfers.nbytes[known])
     pairs = zip(*(rows.tolist() for rows in np.nonzero(moved)), strict=True)
-    return {(hosts[one], hosts[other]): int(moved[one, other]) for one, other in pairs if one != other}
+    return {
+        (hosts[source], hosts[destination]): int(moved[source, destination])
+        for source, destination in pairs
+        if source != destination
+    }
 
 
 class LinkLoad(NamedTuple):
@@ -81,7 +85,7 @@ def link_loads(topology: Topology, moved: Mapping[tuple[str, str], int]) -> tupl
     for (i, forth), nbytes in crossing.items():
         link = topology.links[i]
         load = LinkLoad(link.name, nbytes, nbytes / ((link.bandwidth if forth else link.back) * topology.payload))
-        loads[i] = max(loads.get(i, load), load, key=lambda each: each.seconds)
+        loads[i] = max(loads.get(i, load), load, key=lambda direction: direction.seconds)
     return tuple(sorted(loads.values(), key=lambda load: (-load.seconds, load.name)))
 
 
@@ -132,4 +136,4 @@ class Placements(Shown):
 
 def ranked(placements: list[Placement], not_simulated: tuple[str, ...] = ()) -> Placements:
     """Sort placements, the fastest first."""
-    return Placements(tuple(sorted(placements, key=lambda one: one.makespan_seconds)), not_simulated)
+    return Placements(tuple(sorted(placements, key=lambda placement: placement.makespan_seconds)), not_simulated)

@@ -19,32 +19,34 @@ WORKER_CLIENT = "Client-worker-"
 
 def left_out(trace: RunTrace) -> tuple[str, ...]:
     """List what is not simulated as it was recorded, a sentence each."""
-    found, runs = [], trace.runs
+    sentences, runs = [], trace.runs
     barriers = [i for i, name in enumerate(trace.prefixes) if name.startswith(BARRIERS)]
     if np.isin(trace.tasks.prefix, barriers).any():
-        found.append(
+        sentences.append(
             "P2P shuffles are simulated as if each worker got as large a part of every input as it has of the outputs; "
             "their buffers and their files are left out."
         )
     actors = [task for task, constraint in trace.constraints.items() if constraint.get("actor")]
     if actors:
-        found.append(f"{len(actors)} actors are simulated as tasks: calls of their methods are left out.")
+        sentences.append(f"{len(actors)} actors are simulated as tasks: calls of their methods are left out.")
     if any(name.startswith(WORKER_CLIENT) for name in trace.clients):
-        found.append("Tasks submitted tasks: these are sent when they were, not when those that sent them get there.")
+        sentences.append(
+            "Tasks submitted tasks: these are sent when they were, not when those that sent them get there."
+        )
     data = data_before(trace)
     if data:
-        found.append(f"{len(data)} results that were there before the recording are there from the start.")
+        sentences.append(f"{len(data)} results that were there before the recording are there from the start.")
     if np.any(runs.gpu_ns > 0):
-        found.append("Each worker is taken to have a GPU of its own, of which its tasks' kernels share the time.")
-    return tuple(found)
+        sentences.append("Each worker is taken to have a GPU of its own, of which its tasks' kernels share the time.")
+    return tuple(sentences)
 
 
 def data_before(trace: RunTrace) -> list[int]:
     """List tasks of no graph that did not run: their results were there before the recording."""
     ran = np.zeros(len(trace.tasks), bool)
     ran[trace.runs.task[trace.runs.task != MISSING]] = True
-    found: list[int] = np.flatnonzero((trace.tasks.graph == MISSING) & ~ran).tolist()
-    return found
+    tasks: list[int] = np.flatnonzero((trace.tasks.graph == MISSING) & ~ran).tolist()
+    return tasks
 
 
 #: Tables whose dropped rows leave the work of a run incomplete.
@@ -104,8 +106,8 @@ def _unplaceable(trace: RunTrace, task: int, constraints: Mapping[str, Any], wor
         needs.append(f"may only run on {_names(allowed)}")
     if resources := constraints.get("resources"):
         needs.append("needs " + ", ".join(f"{amount:g} of {name!r:.80}" for name, amount in resources.items()))
-    there = sorted({f"{name} {amount:g}" for worker in workers for name, amount in worker.resources.items()})
-    has = f", with the resources {', '.join(there[:MAX_NAMES])}" if there else ", without any resources"
+    offered = sorted({f"{name} {amount:g}" for worker in workers for name, amount in worker.resources.items()})
+    has = f", with the resources {', '.join(offered[:MAX_NAMES])}" if offered else ", without any resources"
     return (
         f"task {trace.keys[task]!r:.80} {' and '.join(needs)}, and no worker of the cluster allows that; "
         f"it has {_names([worker.name for worker in workers])} on {_names(sorted({w.host for w in workers}))}"

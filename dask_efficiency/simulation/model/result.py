@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -11,9 +11,11 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from dask_efficiency.runs.path.path import CriticalPath, critical_path
 from dask_efficiency.runs.path.scope import Question
 from dask_efficiency.runs.trace.run_trace import RunTrace
+from dask_efficiency.show.figures import lower_first
 from dask_efficiency.show.shown import Shown
 from dask_efficiency.simulation.model.cluster import ClusterSpec
-from dask_efficiency.simulation.model.ensemble import Ensemble, SimulationJob, Simulator, ensemble
+from dask_efficiency.simulation.model.ensemble import Ensemble, SeededJob, SimulationJob, Wanted
+from dask_efficiency.simulation.model.others import note_on_others, shares_of_others
 from dask_efficiency.simulation.model.requirements import SIMULATED, SimulationRefusedError
 from dask_efficiency.simulation.model.run_figures import RunFigures, computing_share, run_noise, thread_shares
 from dask_efficiency.simulation.model.transfer_costs import has_hosts
@@ -51,7 +53,7 @@ class SelfReplay:
         """Warning for a reader of a prediction; empty if there is no doubt."""
         if abs(self.error) <= MAX_TRUSTED_ERROR:
             return ""
-        return f"s{self.outcome[1:]}: predictions may be off by as much, or more"
+        return f"{lower_first(self.outcome)}: predictions may be off by as much, or more"
 
     @property
     def outcome(self) -> str:
@@ -68,23 +70,25 @@ class SelfReplay:
 
 
 def own_job(trace: RunTrace, other: SimulationJob | None = None) -> SimulationJob:
-    """Make the job of the run as it was, with what another job knows of the recorded hosts and of Python's lock."""
-    own = ClusterSpec.from_trace(trace)
+    """Make the job of the run as it was, others on its cores included.
+
+    Another job may know more of the recorded hosts and of Python's lock.
+    """
+    own, others = ClusterSpec.from_trace(trace), bool(shares_of_others(trace))
     if other is None:
-        return SimulationJob(own)
+        return SimulationJob(own, others=others)
     known = other.cluster
     if has_hosts(known.network, own.workers):
         own = replace(own, network=known.network, scheduler_host=known.scheduler_host)
     hosts = {own.scheduler_host, *(worker.host for worker in own.workers)}
     cores = {host: count for host, count in known.cores.items() if host in hosts}
     # The recorded cores of a host win over those of the other job.
-    return SimulationJob(own.with_cores({**cores, **own.cores}), gil=other.gil)
+    return SimulationJob(own.with_cores({**cores, **own.cores}), gil=other.gil, others=others)
 
 
-def self_replay(engine: Simulator, trace: RunTrace, other: SimulationJob | None = None) -> SelfReplay:
-    """Simulate a run on the cluster that it was recorded on, with what another job knows of it."""
-    recorded = RunFigures.of(trace)
-    return SelfReplay(recorded, ensemble(engine, trace, own_job(trace, other), range(SEEDS), traced=False))
+def self_replay_job(trace: RunTrace, other: SimulationJob) -> SeededJob:
+    """Make the job of a self replay: the run on its own cluster, with what another job knows of it."""
+    return SeededJob(own_job(trace, other), range(SEEDS), Wanted.NOTHING)
 
 
 #: Smallest error of a prediction, as a share of it, however well the run's own simulation fits, which may be by chance.
@@ -94,11 +98,14 @@ MIN_MODEL_ERROR = 0.02
 #: The same for the share of the path that computes, as tasks share cores, caches and Python's lock in ways that the
 #: model knows in part: the target of ``benchmarks/simulation.py``, where the median error of programs was 4 to 6 %.
 COMPUTING_ERROR = 0.05
+#: Error, as a share of a prediction, for each second of a core that others took while the run was recorded, over those
+#: that they left: four runs of which they took 75 to 87 % were predicted 3 to 33 % too long, 1 to 6 % for each.
+OTHERS_ERROR = 0.06
 
 
 def model_error(self_replay_error: float, *figures: tuple[Mapping[str, float], float]) -> float:
     """Estimate the error of the model, as a share, from the paths' seconds by kind, and their sum, of both runs."""
-    computing = max(computing_share(*each) for each in figures)
+    computing = max(computing_share(*of_run) for of_run in figures)
     return max(abs(self_replay_error), MIN_MODEL_ERROR, COMPUTING_ERROR * computing)
 
 
@@ -119,6 +126,9 @@ class Prediction(Shown):
         The simulated run whose makespan is nearest to the median, as a trace like a recorded one.
     notes
         Caveats, a sentence each.
+    others_share
+        Largest share of a host's cores that other processes took while the run was recorded, in [0, 1]; the prediction
+        is without them. 0 if they took less than a tenth.
     """
 
     _sections_module: ClassVar[str] = "dask_efficiency.simulation.sections.prediction"
@@ -128,6 +138,7 @@ class Prediction(Shown):
     runs: Ensemble
     trace: RunTrace
     notes: tuple[str, ...] = ()
+    others_share: float = 0.0
 
     @property
     def cluster(self) -> ClusterSpec:
@@ -161,7 +172,7 @@ class Prediction(Shown):
         :func:`~dask_efficiency.simulation.model.run_figures.run_noise` of both. And the model has an
         error: both ends are moved outwards by :attr:`model_error`. NaN for a single seed.
         """
-        low, high = self.runs.spread_with(math.hypot(*(run_noise(*each) for each in self._figures)))
+        low, high = self.runs.spread_with(math.hypot(*(run_noise(*of_run) for of_run in self._figures)))
         return low / (1.0 + self.model_error), high * (1.0 + self.model_error)
 
     @property
@@ -169,9 +180,11 @@ class Prediction(Shown):
         """Error of the model, as a share of the prediction, apart from the spread of seeds.
 
         That of the run's own simulation (:attr:`self_replay_error`), without its sign; at least 2 %, and 5 % of the
-        computing on the critical path, recorded or simulated.
+        computing on the critical path, recorded or simulated. It is more if others took cores while the run was
+        recorded: :data:`OTHERS_ERROR` for each second of a core that they took, over those that they left.
         """
-        return model_error(self.self_replay_error, *self._figures)
+        taken = self.others_share / (1.0 - self.others_share) if self.others_share < 1.0 else math.inf
+        return max(model_error(self.self_replay_error, *self._figures), OTHERS_ERROR * taken)
 
     @property
     def _figures(self) -> tuple[tuple[Mapping[str, float], float], ...]:
@@ -215,8 +228,8 @@ class Prediction(Shown):
     @property
     def section(self) -> Section:
         """Section for a report's page."""
-        found: Section = self._from_sections("in_report")
-        return found
+        section: Section = self._from_sections("in_report")
+        return section
 
     def critical_path(self, **scope: Any) -> CriticalPath:
         """Find the critical path of the median simulated run, as :func:`~dask_efficiency.critical_path` does."""
@@ -229,20 +242,15 @@ class Prediction(Shown):
 
 
 def predict(
-    engine: Simulator,
-    trace: RunTrace,
-    job: SimulationJob,
-    seeds: Sequence[int],
-    self_replay: SelfReplay | None = None,
-    notes: tuple[str, ...] = (),
+    trace: RunTrace, job: SimulationJob, runs: Ensemble, self_replay: SelfReplay, notes: tuple[str, ...] = ()
 ) -> Prediction:
-    """Simulate a job that has been checked; without a self replay, it is that of the run's own cluster, and its own."""
-    recorded = RunFigures.of(trace) if self_replay is None else self_replay.recorded
-    runs = ensemble(engine, trace, job, seeds)
+    """Make the prediction of a job's simulated runs."""
     simulated = runs.trace
     if simulated is None:
         raise RuntimeError(f"the engine gave no trace of seed {runs.nearest}")
     if SIMULATED not in simulated.notes:
         simulated = replace(simulated, notes=(*simulated.notes, SIMULATED))
-    all_notes = dict.fromkeys((*notes, *(note for note in simulated.notes if note != SIMULATED)))
-    return Prediction(job, self_replay or SelfReplay(recorded, runs), runs, simulated, tuple(all_notes))
+    others = {} if job.others else shares_of_others(trace)
+    taken = note_on_others(trace) if others else ()
+    all_notes = dict.fromkeys((*taken, *notes, *(note for note in simulated.notes if note != SIMULATED)))
+    return Prediction(job, self_replay, runs, simulated, tuple(all_notes), max(others.values(), default=0.0))

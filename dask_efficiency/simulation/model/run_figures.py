@@ -52,8 +52,8 @@ def thread_shares(trace: RunTrace) -> tuple[float, float]:
     """
     runs, scope = trace.runs, whole_scope(trace)
     stop = np.where(runs.seceded != MISSING, runs.seceded, runs.stop)
-    there = (runs.start != MISSING) & (stop != MISSING)
-    held, (useful, _) = np.maximum(stop - runs.start, 0)[there], useful_ns(trace, scope)
+    known = (runs.start != MISSING) & (stop != MISSING)
+    held, (useful, _) = np.maximum(stop - runs.start, 0)[known], useful_ns(trace, scope)
     whole = slots(trace, scope) * makespan_seconds(trace)
     efficiency, busy = (min(float(ns.sum()) / 1e9 / whole, 1.0) if whole > 0 else 0.0 for ns in (useful, held))
     return efficiency, busy

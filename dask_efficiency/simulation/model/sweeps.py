@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from dask_efficiency.show.shown import Shown
 from dask_efficiency.simulation.model.result import Prediction, SelfReplay
@@ -69,13 +69,17 @@ class Sweep(Shown):
 
         Workers cost nothing while they start, and before and after the run.
         """
-        near = [one for one in self.predictions if one.makespan_seconds <= (1 + NEARLY) * self.fastest.makespan_seconds]
+        near = [
+            prediction
+            for prediction in self.predictions
+            if prediction.makespan_seconds <= (1 + NEARLY) * self.fastest.makespan_seconds
+        ]
         return min(near, key=worker_seconds)
 
     @property
     def fastest(self) -> Prediction:
         """Prediction with the smallest makespan."""
-        return min(self.predictions, key=lambda one: one.makespan_seconds)
+        return min(self.predictions, key=lambda prediction: prediction.makespan_seconds)
 
     @cached_property
     def knee(self) -> Prediction:
@@ -84,11 +88,11 @@ class Sweep(Shown):
         A step from ``n`` to ``m`` workers counts as ``log2(m / n)`` doublings.
         """
         reached = self.predictions[0]
-        for one, other in pairwise(self.predictions):
-            doublings = math.log2(len(other.cluster.workers) / len(one.cluster.workers))
-            if other.makespan_seconds > one.makespan_seconds * (1 - MIN_SAVED) ** doublings:
+        for smaller, larger in pairwise(self.predictions):
+            doublings = math.log2(len(larger.cluster.workers) / len(smaller.cluster.workers))
+            if larger.makespan_seconds > smaller.makespan_seconds * (1 - MIN_SAVED) ** doublings:
                 break
-            reached = other
+            reached = larger
         return reached
 
     def money(self, prediction: Prediction) -> float | None:
@@ -100,8 +104,8 @@ class Sweep(Shown):
     @property
     def section(self) -> Section:
         """Section for a report's page."""
-        found: Section = self._from_sections("in_report")
-        return found
+        section: Section = self._from_sections("in_report")
+        return section
 
     def to_frame(self) -> pd.DataFrame:
         """Tabulate the clusters. Needs pandas.
@@ -109,29 +113,14 @@ class Sweep(Shown):
         Returns
         -------
         DataFrame
-            Columns ``workers``, ``threads`` (of all of them), ``makespan``, ``low``, ``high`` (seconds; as
-            ``makespan_seconds`` and ``interval`` of a :class:`~dask_efficiency.simulation.Prediction`), ``speedup``
-            (over the recorded run), ``efficiency``, ``busy`` (shares in [0, 1]), ``worker_seconds``, and ``money``
-            where a price is known.
+            Columns as in :meth:`to_dict`: ``workers``, ``threads`` (of all of them), ``makespan_seconds``, ``speedup``
+            (over the recorded run), ``efficiency``, ``busy``, ``others_share`` (shares in [0, 1]), ``worker_seconds``
+            and ``money`` (NaN without a price); and ``low`` and ``high``, the ends of the ``interval`` (seconds).
         """
-        import pandas as pd
+        from dask_efficiency.show.columns import as_frame, seconds
 
-        rows: list[dict[str, Any]] = [
-            {
-                "workers": len(one.cluster.workers),
-                "threads": one.cluster.nthreads,
-                "makespan": one.makespan_seconds,
-                "low": one.interval[0],
-                "high": one.interval[1],
-                "speedup": one.speedup,
-                "efficiency": one.efficiency,
-                "busy": one.busy,
-                "worker_seconds": worker_seconds(one),
-            }
-            | ({} if self.price_per_worker_hour is None else {"money": self.money(one)})
-            for one in self.predictions
-        ]
-        return pd.DataFrame(rows)
+        low, high = zip(*(prediction.interval for prediction in self.predictions), strict=True)
+        return as_frame(self._from_sections("columns") | {"low": seconds(low), "high": seconds(high)})
 
 
 def worker_seconds(prediction: Prediction) -> float:
@@ -155,8 +144,8 @@ def parse_sizes(workers: str | Sequence[int]) -> tuple[int, ...]:
 
 
 def _parse_range(text: str) -> tuple[int, ...]:
-    if found := re.fullmatch(r"(\d+)\.\.(\d+)", text):
-        first, last = map(int, found.groups())
+    if ends := re.fullmatch(r"(\d+)\.\.(\d+)", text):
+        first, last = map(int, ends.groups())
         if 1 <= first <= last:
             return *(first << i for i in range((last // first).bit_length())), last
     elif re.fullmatch(r"\d+(,\d+)*", text) and all(map(int, text.split(","))):

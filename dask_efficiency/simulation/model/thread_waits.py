@@ -61,7 +61,7 @@ def read_gil(trace: RunTrace, shares: Mapping[str, float] | None = None) -> Gil:
     prefix = prefix_of_runs(trace)
     threads, cores = _threads_and_cores(trace, ran, cpu)
     alone, held = took.astype(np.float64), np.zeros(len(runs))
-    found: dict[str, list[str]] = {}
+    names: dict[str, list[str]] = {}
     late = _late(trace, ran)
     for number in np.unique(prefix[ran]).tolist():
         rows = np.flatnonzero(ran & (prefix == number))
@@ -79,7 +79,7 @@ def read_gil(trace: RunTrace, shares: Mapping[str, float] | None = None) -> Gil:
             free = late.get(number) is False
             kind = {None: "assumed", True: "late", False: "on time"}[late.get(number)]
         if computes >= MIN_CPU or (len(crowded) >= MIN_RUNS and computes >= 0.01):
-            found.setdefault(kind, []).append(name)
+            names.setdefault(kind, []).append(name)
         if not free:
             alone[rows] = _alone(took[rows], cpu[rows], threads[rows], cores[rows])
             held[rows] = cpu[rows] / np.maximum(alone[rows], 1.0)
@@ -88,7 +88,7 @@ def read_gil(trace: RunTrace, shares: Mapping[str, float] | None = None) -> Gil:
     of = np.where(prefix < 0, prefixes, prefix)
     others = np.bincount(of, held * (threads - 1.0), minlength=prefixes + 1)
     crowd = others / np.maximum(np.bincount(of, minlength=prefixes + 1), 1)
-    return Gil(np.where(ran, np.rint(alone), MISSING).astype(np.int64), held, crowd, tuple(_notes(found)))
+    return Gil(np.where(ran, np.rint(alone), MISSING).astype(np.int64), held, crowd, tuple(_notes(names)))
 
 
 def check_shares(trace: RunTrace, shares: Mapping[str, float]) -> None:
@@ -107,8 +107,8 @@ def _alone(took: Int64, cpu: Int64, threads: Float64, cores: Float64) -> Float64
         return took.astype(np.float64)
     single = (threads <= MAX_ALONE) & (cpu > 0)
     own = float(np.median(took[single] / cpu[single])) if np.count_nonzero(single) >= MIN_RUNS else 1.0
-    found: Float64 = np.where(threads > MAX_ALONE, np.clip(cpu * own, 1, took), took)
-    return found
+    alone: Float64 = np.where(threads > MAX_ALONE, np.clip(cpu * own, 1, took), took)
+    return alone
 
 
 def _threads_and_cores(trace: RunTrace, ran: Bool, cpu: Int64) -> tuple[Float64, Float64]:
@@ -130,8 +130,8 @@ def _mean_use(start: Int64, stop: Int64, rate: Float64, since: Int64, until: Int
     now = np.cumsum(np.concatenate([rate, -rate])[order])
     # Sums from the first instant on, as those of nanoseconds since the epoch lose digits.
     total = np.concatenate([[0.0], np.cumsum(now[:-1] * np.diff(at[order]))])
-    found: Float64 = (np.interp(until, at[order], total) - np.interp(since, at[order], total)) / (until - since)
-    return found
+    mean: Float64 = (np.interp(until, at[order], total) - np.interp(since, at[order], total)) / (until - since)
+    return mean
 
 
 def _late(trace: RunTrace, ran: Bool) -> dict[int, bool]:
@@ -153,12 +153,12 @@ def _late(trace: RunTrace, ran: Bool) -> dict[int, bool]:
                 if of > inside.sum() / 2:
                     later = float(series.loop_interval[beat]) - TURN_SECONDS
                     delay.setdefault(number, []).append((later, float(of)))
-    found = {}
+    late = {}
     for number, pairs in delay.items():
         if len(pairs) >= MIN_RUNS:
             later, weights = np.array(pairs).T
-            found[number] = bool(np.average(later, weights=weights) > LATER_SECONDS)
-    return found
+            late[number] = bool(np.average(later, weights=weights) > LATER_SECONDS)
+    return late
 
 
 _WHY = {
@@ -170,8 +170,8 @@ _WHY = {
 }
 
 
-def _notes(found: Mapping[str, list[str]]) -> list[str]:
-    return [f"tasks of {few_names(found[kind], 'prefixes')} {why}" for kind, why in _WHY.items() if kind in found]
+def _notes(names: Mapping[str, list[str]]) -> list[str]:
+    return [f"tasks of {few_names(names[kind], 'prefixes')} {why}" for kind, why in _WHY.items() if kind in names]
 
 
 #: Seconds of CPU of a scheduler for each task, with its message, five transitions, and the next task's message:
@@ -193,7 +193,7 @@ def core_waits(trace: RunTrace, cores: Mapping[str, float]) -> Float64:
 
     A computing thread gets the cores that tasks, event loops and the background of every process leave.
     """
-    runs, found = trace.runs, np.zeros(len(trace.runs))
+    runs, waits = trace.runs, np.zeros(len(trace.runs))
     hosts = np.array([worker.host for worker in trace.workers] + [""])
     ran = (runs.start != MISSING) & (runs.stop > runs.start) & (runs.worker >= 0)
     for host in set(hosts[:-1]) & set(cores):
@@ -216,8 +216,8 @@ def core_waits(trace: RunTrace, cores: Mapping[str, float]) -> Float64:
         seconds = max(float(stop.max() - start.min()) / 1e9, 1e-9)
         others = used - cpu / took + processes * BACKGROUND + _SCHEDULER_SECONDS * len(rows) / seconds
         left = np.clip(cores[host] - others, MIN_LEFT, 1.0)
-        found[rows] = np.minimum(took - cpu, cpu * (1.0 / left - 1.0))
-    return found
+        waits[rows] = np.minimum(took - cpu, cpu * (1.0 / left - 1.0))
+    return waits
 
 
 def _taking_in(trace: RunTrace, here: Bool) -> tuple[Int64, Int64, Float64]:

@@ -173,13 +173,13 @@ class Topology:
     @cached_property
     def neighbours(self) -> dict[str, list[tuple[str, int, bool]]]:
         """By host and switch: neighbours, with the link's position, and True if it is crossed from its first end."""
-        found: dict[str, list[tuple[str, int, bool]]] = {name: [] for name in self.switches}
-        found |= {host.name: [] for host in self.hosts}
+        neighbours: dict[str, list[tuple[str, int, bool]]] = {name: [] for name in self.switches}
+        neighbours |= {host.name: [] for host in self.hosts}
         for i, link in enumerate(self.links):
             first, second = link.ends
-            found[first].append((second, i, True))
-            found[second].append((first, i, False))
-        return found
+            neighbours[first].append((second, i, True))
+            neighbours[second].append((first, i, False))
+        return neighbours
 
     def _routes_from(self, source: str) -> dict[str, Route]:
         """Find the best routes from a host, by destination."""
@@ -299,7 +299,7 @@ _KINDS: dict[str, type[NetworkSpec]] = {"instant": InstantNetwork, "constant": C
 
 def network_to_dict(network: NetworkSpec) -> dict[str, Any]:
     """Describe a network as plain data, with its kind."""
-    (kind,) = (kind for kind, one in _KINDS.items() if isinstance(network, one))
+    (kind,) = (kind for kind, of_kind in _KINDS.items() if isinstance(network, of_kind))
     return {"kind": kind, **{name: value for name, value in asdict(network).items() if name != "_routes"}}
 
 

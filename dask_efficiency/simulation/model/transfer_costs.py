@@ -24,10 +24,10 @@ def arrivals_on(
     """Send recorded messages over a network in virtual time; returns their instants of arrival in nanoseconds."""
     clock = EventHeap(int(start.min()))
     model = network.model(clock)
-    found = np.zeros(len(start), np.int64)
+    arrivals = np.zeros(len(start), np.int64)
 
     def arrived(i: int) -> None:
-        found[i] = clock.now
+        arrivals[i] = clock.now
 
     hosts = [worker.host for worker in workers]
     for i, (a, b, at, size) in enumerate(
@@ -35,7 +35,7 @@ def arrivals_on(
     ):
         clock.at(at, model.transfer, hosts[a], hosts[b], size, lambda i=i: arrived(i))
     clock.run()
-    return found
+    return arrivals
 
 
 #: Assumed nanoseconds for a result and for a byte; until the first byte, for a message, and for these: Dask 2026.8
@@ -113,8 +113,8 @@ def _observations(trace: RunTrace, network: NetworkSpec | None) -> tuple[Float64
     # Messages between workers of the trace; others come from clients, for example.
     inside = (np.minimum(sender, receiver) >= 0) & (np.maximum(sender, receiver) < len(trace.workers))
     if network is not None and has_hosts(network, trace.workers) and inside.all():
-        there = arrivals_on(network, trace.workers, sender, receiver, start, counted[1])
-        moving = (np.maximum.reduceat(there[order], first) - start[order][first]).astype(np.float64)
+        arrived = arrivals_on(network, trace.workers, sender, receiver, start, counted[1])
+        moving = (np.maximum.reduceat(arrived[order], first) - start[order][first]).astype(np.float64)
     return took.astype(np.float64), np.column_stack([np.ones(len(first)), *parts]), moving
 
 
@@ -125,8 +125,8 @@ def _first_rows(of: Int64, start: Int64, stop: Int64) -> Int64:
     stops, rank = np.unique(stop, return_inverse=True)
     group = np.concatenate([[0], np.cumsum(other)])
     until = stops[np.maximum.accumulate(group * len(stops) + rank) % len(stops)]
-    found: Int64 = np.flatnonzero(np.r_[True, other | (start[1:] >= until[:-1])])
-    return found
+    rows: Int64 = np.flatnonzero(np.r_[True, other | (start[1:] >= until[:-1])])
+    return rows
 
 
 def _fit(took: Float64, parts: Float64) -> Float64:
@@ -146,11 +146,11 @@ def _fit(took: Float64, parts: Float64) -> Float64:
 def _non_negative_least_squares(equations: Float64, wanted: Float64) -> Float64:
     """Solve least squares with no unknown below 0: negative ones are left out, the most negative first."""
     kept = np.arange(equations.shape[1])
-    found = np.zeros(equations.shape[1])
+    solution = np.zeros(equations.shape[1])
     while len(kept):
         solved = np.linalg.lstsq(equations[:, kept], wanted, rcond=None)[0]
         if (solved >= 0).all():
-            found[kept] = solved
+            solution[kept] = solved
             break
         kept = np.delete(kept, np.argmin(solved))
-    return found
+    return solution

@@ -45,8 +45,8 @@ def parse_int(text: str, least: int = 0) -> int:
 
 
 def _value(text: str, units: Mapping[str, float], expected: str) -> float:
-    found = _NUMBER.fullmatch(text)
-    value = float(found["number"]) * units.get(found["unit"], nan) if found else nan
+    parsed = _NUMBER.fullmatch(text)
+    value = float(parsed["number"]) * units.get(parsed["unit"], nan) if parsed else nan
     return value if 0 <= value < inf else _refuse(text, expected)
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from dask_efficiency.runs.path.findings import TITLES
-from dask_efficiency.show.document import Document, Label, Section, Share, Table, section, with_content
+from dask_efficiency.show.columns import TypedColumn, as_records, as_table, names, seconds
+from dask_efficiency.show.document import Document, Label, Section, section, with_content
 from dask_efficiency.show.figures import format_seconds, time_scale
 from dask_efficiency.show.finding import MAX_SHOWN, WORTH_FINDING, Basis, Finding
 from dask_efficiency.simulation.model.ladder import (
@@ -45,7 +46,7 @@ FINDINGS = {
 def findings(ladder: IdealLadder) -> tuple[Finding, ...]:
     """Make a finding of each step, the largest saving first; each adds to those above it, so that they add up."""
     simulated = {rung.name for rung in ladder.rungs if rung.simulated_seconds is not None}
-    found = [
+    savings = [
         Finding(
             kind=kind,
             title=what,
@@ -57,7 +58,7 @@ def findings(ladder: IdealLadder) -> tuple[Finding, ...]:
         for name, (kind, what, advice) in FINDINGS.items()
         if ladder.worth[name] >= WORTH_FINDING * ladder.recorded.makespan_seconds > 0
     ]
-    return tuple(sorted(found, key=lambda one: -(one.saves_seconds or 0.0)))
+    return tuple(sorted(savings, key=lambda finding: -(finding.saves_seconds or 0.0)))
 
 
 def headline(ladder: IdealLadder) -> str:
@@ -73,7 +74,7 @@ def headline(ladder: IdealLadder) -> str:
 def document(ladder: IdealLadder) -> Document:
     """Make the document of a ladder, and its page."""
     sections = with_content(steps(ladder), certainty(ladder), notes(ladder.notes))
-    first, recorded = tuple(one.lines for one in findings(ladder)[:MAX_SHOWN]), ladder.recorded
+    first, recorded = tuple(finding.lines for finding in findings(ladder)[:MAX_SHOWN]), ladder.recorded
     about = title(recorded), recorded_in_words(recorded), headline(ladder)
     return Document(*about, sections, findings=first, data=to_dict(ladder))
 
@@ -83,23 +84,30 @@ page = document
 
 def steps(ladder: IdealLadder) -> Section:
     """Section of the steps, from the recorded run down to the lower bound."""
-    longest = max(rung.seconds for rung in ladder.rungs)
-    measured = ladder.recorded.makespan_seconds
-    scale = time_scale(longest)
-    rows = []
-    for rung in ladder.rungs:
-        saved = ladder.worth.get(rung.name, 0.0)
-        label = Label(rung.name, hint=MEANINGS.get(rung.name, ""))
-        there = scale.steps(saved) != 0
-        share = f"{100 * saved / measured:.1f}" if there and measured else ""
-        worth = scale.figure(saved) if there else ""
-        rows.append((label, scale.figure(rung.seconds), worth, share))
-    bars = tuple(Share(rung.seconds / longest if longest else 0.0) for rung in ladder.rungs)
-    heads = ("step", f"time, {scale.unit}", f"saves, {scale.unit}", "% of the run")
-    return section(
-        "From the run to the fastest that there could be",
-        Table(heads, tuple(rows), drawings=bars, drawn_behind=1, hint_head="what it is"),
-    )
+    figures, measured = columns(ladder), ladder.recorded.makespan_seconds
+    saved = figures["saved_seconds"]
+    cells = zip(saved.values, saved.cells, strict=True)
+    percent = (f"{100 * value / measured:.1f}" if cell and measured else "" for value, cell in cells)
+    heads = {"step": "step", "seconds": "time", "saved_seconds": "saves", "percent": "% of the run"}
+    table = as_table(figures | {"percent": TypedColumn(percent)}, heads, bar="seconds", hint_head="what it is")
+    return section("From the run to the fastest that there could be", table)
+
+
+def columns(ladder: IdealLadder) -> dict[str, TypedColumn]:
+    """Seconds of each step, and those that it saves; the first saves None."""
+    rungs, scale = ladder.rungs, time_scale(max(rung.seconds for rung in ladder.rungs))
+
+    def worth(saved: float) -> str:
+        return scale.figure(saved) if scale.steps(saved) else ""
+
+    return {
+        "step": names((rung.name for rung in rungs), text=lambda name: Label(name, hint=MEANINGS.get(name, ""))),
+        "seconds": seconds((rung.seconds for rung in rungs), scale),
+        "saved_seconds": TypedColumn(
+            (ladder.worth.get(rung.name) for rung in rungs), worth, float, scale.unit, unknown=""
+        ),
+        "simulated_seconds": seconds((rung.simulated_seconds for rung in rungs), scale),
+    }
 
 
 def certainty(ladder: IdealLadder) -> Section:
@@ -121,15 +129,6 @@ def certainty(ladder: IdealLadder) -> Section:
 
 
 def to_dict(ladder: IdealLadder) -> dict[str, Any]:
-    """The steps of the ladder, ready for JSON; the first saves None."""
-    rows = [
-        {
-            "step": rung.name,
-            "seconds": rung.seconds,
-            "saved_seconds": ladder.worth.get(rung.name),
-            "simulated_seconds": rung.simulated_seconds,
-        }
-        for rung in ladder.rungs
-    ]
-    summary = {"headline": ladder.headline, "findings": [one.to_dict() for one in ladder.findings]}
-    return summary | about_run(ladder.self_replay, ladder.notes) | {"steps": rows}
+    """The steps of the ladder, ready for JSON."""
+    summary = {"headline": ladder.headline, "findings": [finding.to_dict() for finding in ladder.findings]}
+    return summary | about_run(ladder.self_replay, ladder.notes) | {"steps": as_records(columns(ladder))}

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
-from dask_efficiency.show.document import Aside, Document, Section, Share, Table, section, with_content
+from dask_efficiency.show.columns import TypedColumn, as_records, as_table, names, nested, seconds, sizes
+from dask_efficiency.show.document import Aside, Document, Section, section, with_content
 from dask_efficiency.show.figures import (
-    format_bytes,
+    Scale,
     format_count,
     format_seconds,
     format_share,
@@ -21,6 +21,7 @@ from dask_efficiency.simulation.sections.prediction import (
     cluster_size,
     figures,
     how_sure,
+    intervals,
     notes,
     recorded_in_words,
     title,
@@ -59,27 +60,11 @@ page = document
 
 def ranking(placements: Placements) -> Section:
     """Section with a row for each placement, the fastest first, and reasons why the others are slower."""
-    slowest = placements.ranked[-1].makespan_seconds
-    scale = time_scale(slowest)
-    heads = ("placement", "workers", f"time, {scale.unit}", "runs", f"waits, {scale.unit}", "moved", "fullest link")
-    rows = []
-    for one in placements.ranked:
-        low, high = one.prediction.runs.spread
-        link = one.fullest_link
-        rows.append(
-            (
-                name_of(one.name),
-                str(len(one.prediction.cluster.workers)),
-                scale.figure(one.makespan_seconds),
-                "-" if math.isnan(low) else f"{scale.figure(low)} to {scale.figure(high)}",
-                scale.figure(one.moving_seconds),
-                format_bytes(one.moved_bytes),
-                "-" if link is None else f"{name_of(link[0])}, {format_share(link[1])}",
-            )
-        )
-    bars = tuple(Share(one.makespan_seconds / slowest if slowest else 0.0) for one in placements.ranked)
-    drawn = Table(heads, tuple(rows), strong=(0,), drawings=bars, drawn_behind=2)
-    reasons = (reason(placements, one) for one in placements.ranked[1:])
+    spreads = intervals((placement.prediction.runs.spread for placement in placements.ranked), _scale(placements))
+    heads = {"placement": "placement", "workers": "workers", "makespan_seconds": "time", "spread": "runs"}
+    heads |= {"moving_seconds": "waits", "moved_bytes": "moved", "fullest_link": "fullest link"}
+    drawn = as_table(columns(placements) | {"spread": spreads}, heads, bar="makespan_seconds", strong=(0,))
+    reasons = (reason(placements, placement) for placement in placements.ranked[1:])
     means = (
         "runs: within which 90 of 100 are; waits: for inputs from other workers, on the critical path; moved: from one "
         "host to another; fullest link: the one that moves bytes for the largest share of the time, and that share."
@@ -96,7 +81,7 @@ def reason(placements: Placements, placement: Placement) -> str:
     moving = placement.moving_seconds - best.moving_seconds
     text = f"{name_of(placement.name)} takes {format_seconds(later)} longer"
     if placement.prediction.cluster.nthreads < best.prediction.cluster.nthreads:
-        fewer, more = (cluster_size(one.prediction.cluster) for one in (placement, best))
+        fewer, more = (cluster_size(placed.prediction.cluster) for placed in (placement, best))
         return f"{text}, as it is smaller: {fewer}, where {name_of(best.name)} has {more}."
     if moving < later / 2:
         waits = f"{format_seconds(moving)} longer" if moving > 0 else "no longer"
@@ -114,23 +99,30 @@ def certainty(placements: Placements) -> Section:
     return how_sure(judged, f"{judged.outcome}; that is common to all placements.")
 
 
+def columns(placements: Placements) -> dict[str, TypedColumn]:
+    """Figures of each placement, the fastest first."""
+    ranked, links = placements.ranked, [placement.fullest_link for placement in placements.ranked]
+    return {
+        "placement": names(placement.name for placement in ranked),
+        **figures([placement.prediction for placement in ranked]),
+        "moving_seconds": seconds((placement.moving_seconds for placement in ranked), _scale(placements)),
+        "moved_bytes": sizes(placement.moved_bytes for placement in ranked),
+        "fullest_link": nested(
+            (link and {"name": link[0], "share": link[1]} for link in links),
+            text=lambda link: f"{name_of(link['name'])}, {format_share(link['share'])}",
+        ),
+        "clearly_slower": TypedColumn((placements.is_clearly_slower(placement) for placement in ranked), dtype=bool),
+    }
+
+
+def _scale(placements: Placements) -> Scale:
+    return time_scale(placements.ranked[-1].makespan_seconds)
+
+
 def to_dict(placements: Placements) -> dict[str, Any]:
     """Placements, the fastest first, ready for JSON."""
-    rows = []
-    for one in placements.ranked:
-        link = one.fullest_link
-        rows.append(
-            {
-                "placement": one.name,
-                **figures(one.prediction),
-                "moving_seconds": one.moving_seconds,
-                "moved_bytes": one.moved_bytes,
-                "fullest_link": None if link is None else {"name": link[0], "share": link[1]},
-                "clearly_slower": placements.is_clearly_slower(one),
-            }
-        )
     return about_run(placements.best.prediction.self_replay, placements.notes) | {
-        "placements": rows,
+        "placements": as_records(columns(placements)),
         "saved_seconds": placements.saved_seconds,
         "is_clear": placements.is_clear,
         "not_simulated": list(placements.not_simulated),

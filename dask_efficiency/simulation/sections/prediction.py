@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from dask_efficiency.runs.sections.by_kind import kind_label
 from dask_efficiency.runs.sections.path import along_the_run, by_host, by_name
+from dask_efficiency.show.columns import TypedColumn, as_records, counts, multiples, nested, seconds, shares
 from dask_efficiency.show.document import ChangeBar, Document, Section, Table, section, with_content
 from dask_efficiency.show.figures import (
+    Scale,
     format_count,
+    format_number,
     format_seconds,
     format_share,
     format_times,
@@ -101,7 +104,7 @@ def _changes(prediction: Prediction) -> list[str]:
     if job.without:
         parts.append("without " + " and ".join(sorted(job.without)))
     if job.prefixes:
-        faster = [f"{name_of(prefix)} {1 / factor:.3g}x as fast" for prefix, factor in job.prefixes.items()]
+        faster = [f"{name_of(prefix)} {format_number(1 / factor)}x as fast" for prefix, factor in job.prefixes.items()]
         parts.append(f"with {named(faster)}")
     if job.cluster.network is not None:
         parts.append("over its own network")
@@ -130,16 +133,16 @@ def in_report(prediction: Prediction) -> Section:
 
 def _stats(prediction: Prediction) -> tuple[tuple[str, str], ...]:
     low, high = prediction.interval
-    found = [("predicted makespan", format_seconds(prediction.makespan_seconds))]
+    stats = [("predicted makespan", format_seconds(prediction.makespan_seconds))]
     if not math.isnan(low):
-        found.append(("90 of 100 runs", between(low, high)))
-    found += [
+        stats.append(("90 of 100 runs", between(low, high)))
+    stats += [
         ("recorded", format_seconds(prediction.recorded.makespan_seconds)),
         ("efficiency", format_share(prediction.efficiency)),
         ("threads in tasks", format_share(prediction.busy)),
         ("self replay", f"{100 * prediction.self_replay_error:+.1f} %"),
     ]
-    return tuple(found)
+    return tuple(stats)
 
 
 def between(low: float, high: float) -> str:
@@ -184,15 +187,15 @@ def kinds_table(was: Mapping[str, float], now: Mapping[str, float]) -> Table:
     """Tabulate the seconds of two critical paths by kind, and their differences; the largest first."""
     scale = time_scale(max(sum(was.values()), sum(now.values())))
     largest = {kind: max(was.get(kind, 0.0), now.get(kind, 0.0)) for kind in {**was, **now}}
-    there = sorted((kind for kind in largest if scale.steps(largest[kind])), key=lambda kind: -largest[kind])
-    shown = there[:MAX_KINDS]
+    kinds = sorted((kind for kind in largest if scale.steps(largest[kind])), key=lambda kind: -largest[kind])
+    shown = kinds[:MAX_KINDS]
     steps = [(kind_label(kind), scale.steps(was.get(kind, 0.0)), scale.steps(now.get(kind, 0.0))) for kind in shown]
     total_was, total_now = scale.steps(sum(was.values())), scale.steps(sum(now.values()))
     # A row for all that is too small for its own, so that the rows add up to the total.
     left_was = max(total_was - sum(before for _, before, _ in steps), 0)
     left_now = max(total_now - sum(after for _, _, after in steps), 0)
     if len(shown) < len(largest) and (left_was or left_now):
-        more = len(there) - len(shown)
+        more = len(kinds) - len(shown)
         steps.append((kind_label(f"{more} more" if more else "others"), left_was, left_now))
     steps.append((kind_label("total"), total_was, total_now))
     changes = [after - before for _, before, after in steps]
@@ -219,7 +222,7 @@ def notes(lines: Sequence[str]) -> Section:
 def to_dict(prediction: Prediction) -> dict[str, Any]:
     """The prediction's figures, ready for JSON: seconds, and shares in [0, 1]; None where a figure is unknown."""
     about = about_run(prediction.self_replay, prediction.notes)
-    return about | figures(prediction) | {"seconds_by_kind": prediction.breakdown}
+    return about | as_records(figures([prediction]))[0] | {"seconds_by_kind": prediction.breakdown}
 
 
 def about_run(self_replay: SelfReplay, notes: tuple[str, ...]) -> dict[str, Any]:
@@ -240,20 +243,33 @@ def about_run(self_replay: SelfReplay, notes: tuple[str, ...]) -> dict[str, Any]
     }
 
 
-def figures(prediction: Prediction) -> dict[str, Any]:
-    """The simulated figures alone, ready for JSON."""
-    interval, job = prediction.interval, prediction.job
+def figures(predictions: Sequence[Prediction]) -> dict[str, TypedColumn]:
+    """The simulated figures alone, a row for each prediction."""
+    jobs, scale = (
+        [prediction.job for prediction in predictions],
+        time_scale(max(prediction.makespan_seconds for prediction in predictions)),
+    )
+    paid = [*map(worker_seconds, predictions)]
     return {
-        "workers": len(job.cluster.workers),
-        "threads": job.cluster.nthreads,
-        "without": sorted(job.without),
-        "prefixes": dict(job.prefixes or {}),
-        "config": dict(job.cluster.config),
-        "makespan_seconds": prediction.makespan_seconds,
-        "interval": None if math.isnan(interval[0]) else list(interval),
-        "makespans": {str(seed): seconds for seed, seconds in prediction.makespans.items()},
-        "speedup": prediction.speedup,
-        "efficiency": prediction.efficiency,
-        "busy": prediction.busy,
-        "worker_seconds": worker_seconds(prediction),
+        "workers": counts(len(job.cluster.workers) for job in jobs),
+        "threads": counts(job.cluster.nthreads for job in jobs),
+        "without": nested(sorted(job.without) for job in jobs),
+        "prefixes": nested(dict(job.prefixes or {}) for job in jobs),
+        "config": nested(dict(job.cluster.config) for job in jobs),
+        "makespan_seconds": seconds((prediction.makespan_seconds for prediction in predictions), scale),
+        "interval": intervals((prediction.interval for prediction in predictions), scale),
+        "makespans": nested(
+            {str(seed): took for seed, took in prediction.makespans.items()} for prediction in predictions
+        ),
+        "speedup": multiples(prediction.speedup for prediction in predictions),
+        "efficiency": shares(prediction.efficiency for prediction in predictions),
+        "busy": shares(prediction.busy for prediction in predictions),
+        "others_share": shares(prediction.others_share for prediction in predictions),
+        "worker_seconds": seconds(paid, time_scale(max(paid))),
     }
+
+
+def intervals(ends: Iterable[tuple[float, float]], scale: Scale) -> TypedColumn:
+    """Intervals of makespans; for a single simulated run there is none."""
+    known = (None if math.isnan(low) else [low, high] for low, high in ends)
+    return nested(known, text=lambda ends: f"{scale.figure(ends[0])} to {scale.figure(ends[1])}")

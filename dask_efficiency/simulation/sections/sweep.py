@@ -5,15 +5,9 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from dask_efficiency.show.document import Curve, Document, Point, Section, Share, Table, section, with_content
-from dask_efficiency.show.figures import (
-    format_count,
-    format_seconds,
-    format_share,
-    format_times,
-    money_scale,
-    time_scale,
-)
+from dask_efficiency.show.columns import TypedColumn, as_records, as_table
+from dask_efficiency.show.document import Curve, Document, Point, Section, Table, section, with_content
+from dask_efficiency.show.figures import format_count, format_seconds, format_share, money_scale
 from dask_efficiency.simulation.model.result import Prediction
 from dask_efficiency.simulation.model.sweeps import MIN_SAVED, NEARLY, Sweep, worker_seconds
 from dask_efficiency.simulation.sections.prediction import about_run, figures, how_sure, notes, recorded_in_words, title
@@ -72,41 +66,30 @@ def curve(sweep: Sweep) -> Curve:
     """Plot the makespan by number of workers with its interval, and a line for perfect scaling."""
     first = sweep.predictions[0]
     points = []
-    for one in sweep.predictions:
-        workers = len(one.cluster.workers)
-        low, high = (one.makespan_seconds if math.isnan(end) else end for end in one.interval)
-        hint = f"{_workers(one)}: {format_seconds(one.makespan_seconds)}, {format_share(one.efficiency)} efficient"
+    for prediction in sweep.predictions:
+        workers = len(prediction.cluster.workers)
+        low, high = (prediction.makespan_seconds if math.isnan(end) else end for end in prediction.interval)
+        took, efficient = format_seconds(prediction.makespan_seconds), format_share(prediction.efficiency)
+        hint = f"{_workers(prediction)}: {took}, {efficient} efficient"
         linear = first.makespan_seconds * len(first.cluster.workers) / workers
-        points.append(Point(workers, str(workers), one.makespan_seconds, low, high, linear, hint))
+        points.append(Point(workers, str(workers), prediction.makespan_seconds, low, high, linear, hint))
     return Curve(tuple(points), "workers", "Simulated makespan by number of workers")
 
 
 def table(sweep: Sweep) -> Table:
     """Tabulate the clusters; the best one stands out."""
-    longest = max(one.makespan_seconds for one in sweep.predictions)
-    scale = time_scale(longest)
-    prices = [price for one in sweep.predictions if (price := sweep.money(one)) is not None]
-    costs = prices or [*map(worker_seconds, sweep.predictions)]
-    cost = money_scale(max(prices)) if prices else time_scale(max(costs))
-    head = ("workers", f"makespan, {scale.unit}", "90 of 100 runs", "speedup", "efficient", "in tasks")
-    heads = (*head, "cost" if prices else f"worker-{cost.unit}")
-    rows = []
-    for one, price in zip(sweep.predictions, costs, strict=True):
-        low, high = one.interval
-        rows.append(
-            (
-                str(len(one.cluster.workers)),
-                scale.figure(one.makespan_seconds),
-                "-" if math.isnan(low) else f"{scale.figure(low)} to {scale.figure(high)}",
-                format_times(one.speedup),
-                format_share(one.efficiency),
-                format_share(one.busy),
-                cost.figure(price),
-            )
-        )
-    bars = tuple(Share(one.makespan_seconds / longest if longest else 0.0) for one in sweep.predictions)
-    best = next(i for i, one in enumerate(sweep.predictions) if one is sweep.best)
-    return Table(heads, tuple(rows), words=(), strong=(best,), drawings=bars, drawn_behind=1)
+    heads = {"workers": "workers", "makespan_seconds": "makespan", "interval": "90 of 100 runs"}
+    heads |= {"speedup": "speedup", "efficiency": "efficient", "busy": "in tasks"}
+    heads |= {"worker_seconds": "worker-{}"} if sweep.price_per_worker_hour is None else {"money": "cost"}
+    best = next(i for i, prediction in enumerate(sweep.predictions) if prediction is sweep.best)
+    return as_table(columns(sweep), heads, bar="makespan_seconds", strong=(best,))
+
+
+def columns(sweep: Sweep) -> dict[str, TypedColumn]:
+    """Figures of each cluster."""
+    prices = [sweep.money(prediction) for prediction in sweep.predictions]
+    scale = money_scale(max((price for price in prices if price is not None), default=0.0))
+    return figures(sweep.predictions) | {"money": TypedColumn(prices, scale.figure, float)}
 
 
 def knee(sweep: Sweep) -> str:
@@ -129,9 +112,8 @@ def certainty(sweep: Sweep) -> Section:
 
 def to_dict(sweep: Sweep) -> dict[str, Any]:
     """The sweep's figures, ready for JSON: a row for each cluster, and the numbers of workers that stand out."""
-    rows = [figures(one) | {"money": sweep.money(one)} for one in sweep.predictions]
     return about_run(sweep.self_replay, sweep.notes) | {
-        "clusters": rows,
+        "clusters": as_records(columns(sweep)),
         "best_workers": len(sweep.best.cluster.workers),
         "fastest_workers": len(sweep.fastest.cluster.workers),
         "knee_workers": len(sweep.knee.cluster.workers),

@@ -78,13 +78,13 @@ def written_arguments(schema: str) -> frozenset[int]:
 
 def _split(arguments: str) -> list[str]:
     """Split at commas outside of brackets."""
-    found, depth, begun = [], 0, 0
+    parts, depth, begun = [], 0, 0
     for at, character in enumerate(arguments):
         depth += (character in "([") - (character in ")]")
         if character == "," and not depth:
-            found.append(arguments[begun:at].strip())
+            parts.append(arguments[begun:at].strip())
             begun = at + 1
-    return [*found, arguments[begun:].strip()] if arguments.strip() else []
+    return [*parts, arguments[begun:].strip()] if arguments.strip() else []
 
 
 def dependencies(accesses: Sequence[Access], operators: Sequence[int]) -> list[tuple[int, int]]:
@@ -95,7 +95,7 @@ def dependencies(accesses: Sequence[Access], operators: Sequence[int]) -> list[t
     dependency: an output that is no input is new, whoever had its number before. ``accesses`` are by node, in the order
     in which they began; ``operators`` has the row of the operator that each node is part of, or MISSING.
     """
-    found: list[tuple[int, int]] = []
+    pairs: list[tuple[int, int]] = []
     # The key is the whole tensor: its number is soon reused, even by one that no operator made.
     maker: dict[Tensor, int] = {}
     writer: dict[int, int] = {}
@@ -108,9 +108,9 @@ def dependencies(accesses: Sequence[Access], operators: Sequence[int]) -> list[t
         read = {tensor.storage for tensor in inputs}
         new = {tensor.storage for tensor in outputs} - read
         written = {tensor.storage for at in access.written if at < len(access.inputs) for tensor in access.inputs[at]}
-        found.extend((maker.get(tensor, operator), operator) for tensor in inputs)
-        found.extend((writer.get(storage, operator), operator) for storage in read)
-        found.extend((reader, operator) for storage in written for reader in readers[storage])
+        pairs.extend((maker.get(tensor, operator), operator) for tensor in inputs)
+        pairs.extend((writer.get(storage, operator), operator) for storage in read)
+        pairs.extend((reader, operator) for storage in written for reader in readers[storage])
         maker.update((tensor, operator) for tensor in outputs - inputs)
         writer.update((storage, operator) for storage in written | new)
         for storage in written | new:
@@ -119,7 +119,7 @@ def dependencies(accesses: Sequence[Access], operators: Sequence[int]) -> list[t
         if new or written or not outputs:
             for storage in read - written:
                 readers[storage].add(operator)
-    return [(producer, reader) for producer, reader in found if producer != reader]
+    return [(producer, reader) for producer, reader in pairs if producer != reader]
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -236,8 +236,10 @@ class _Nodes:
         if self.has_dependencies:
             operator = np.array(self.columns["computes"])[order]
             follows = [self.data_dependencies[position] for position in order.tolist()]
-            readers = np.repeat(np.arange(len(order)), [len(each) for each in follows]).tolist()
-            producers = first_with(numbers, integers([number for each in follows for number in each])).tolist()
+            readers = np.repeat(np.arange(len(order)), [len(producers) for producers in follows]).tolist()
+            producers = first_with(
+                numbers, integers([number for producers in follows for number in producers])
+            ).tolist()
             pairs = [pair for pair in zip(producers, readers, strict=True) if pair[0] not in (MISSING, pair[1])]
         else:
             outermost = _outermost(columns["parent"], np.array(self.columns["has_schema"])[order])
@@ -251,18 +253,20 @@ class _Nodes:
 
 def _attributes(node: Mapping[str, Any]) -> dict[str, Any]:
     """A node's members and its list of attributes as one dict; inputs and outputs are split into values and types."""
-    found = dict(node)
+    members = dict(node)
     attributes = _first(node, "attrs", "attr")
     for attribute in attributes if isinstance(attributes, list) else ():
         if isinstance(attribute, dict) and "name" in attribute:
             # Chakra names the value by its type, such as ``int64Val``.
             others = (value for key, value in attribute.items() if key not in ("name", "docString", "doc_string"))
-            found.setdefault(str(attribute["name"]), attribute["value"] if "value" in attribute else next(others, None))
+            members.setdefault(
+                str(attribute["name"]), attribute["value"] if "value" in attribute else next(others, None)
+            )
     for name in ("inputs", "outputs"):
-        if isinstance(found.get(name), dict):
-            found[f"{name[:-1]}_types"] = found[name].get("types")
-            found[name] = found[name].get("values")
-    return found
+        if isinstance(members.get(name), dict):
+            members[f"{name[:-1]}_types"] = members[name].get("types")
+            members[name] = members[name].get("values")
+    return members
 
 
 def _first(attributes: Mapping[str, Any], *names: str) -> Any:
@@ -272,9 +276,9 @@ def _first(attributes: Mapping[str, Any], *names: str) -> Any:
 
 def _outermost(parent: Int32, operator: Bool) -> Int32:
     """By node, the outermost operator that it is or runs in, or MISSING."""
-    found: list[int] = []
+    outermost: list[int] = []
     for row, (above, is_operator) in enumerate(zip(parent.tolist(), operator.tolist(), strict=True)):
         # a node has a higher number than the one around it
-        inherited = found[above] if MISSING < above < row else MISSING
-        found.append(inherited if inherited != MISSING else row if is_operator else MISSING)
-    return np.array(found, np.int32)
+        inherited = outermost[above] if MISSING < above < row else MISSING
+        outermost.append(inherited if inherited != MISSING else row if is_operator else MISSING)
+    return np.array(outermost, np.int32)

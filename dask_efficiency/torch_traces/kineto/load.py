@@ -5,20 +5,24 @@ from __future__ import annotations
 import json
 import os
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
+from itertools import chain
 from typing import IO, Any
 
 import numpy as np
 
-from dask_efficiency.accounts.tables import MISSING
+from dask_efficiency.accounts.tables import MISSING, Int64
+from dask_efficiency.cli.inputs import HEAD, Input, InputKind, look_at, said_by
+from dask_efficiency.files.storage import check_file, opened
 from dask_efficiency.show.progress import progress
 from dask_efficiency.torch_traces.kineto.columns import ColumnsBuilder
 from dask_efficiency.torch_traces.kineto.errors import KinetoFileError, RanksError
-from dask_efficiency.torch_traces.kineto.execution import read_execution
-from dask_efficiency.torch_traces.kineto.numbers import MAX_INSTANT, MAX_RANKS, integers
+from dask_efficiency.torch_traces.kineto.execution import ExecutionTrace, read_execution
+from dask_efficiency.torch_traces.kineto.numbers import MAX_INSTANT, MAX_RANKS, first_with, integers
 from dask_efficiency.torch_traces.kineto.parse import BLOCK, JsonStream, texts
-from dask_efficiency.torch_traces.kineto.trace import KinetoTrace, RankTrace
+from dask_efficiency.torch_traces.kineto.trace import NAMED_BY_PROGRAMS, KinetoTrace, RankTrace
 
 #: Seconds between the windows of two ranks from which on they belong to different runs. Clocks of one job's hosts are
 #: closer, even if one has the wrong daylight saving time.
@@ -27,6 +31,8 @@ MAX_APART_SECONDS = 2 * 3600
 #: Ranks that a message names: a line or two.
 MAX_NAMED = 16
 
+#: Words for what was expected in place of another file.
+EXPECTED = "traces that torch.profiler wrote, or a path that --save wrote"
 #: Endings of the files that ``torch.profiler.tensorboard_trace_handler`` writes. In a folder that has some, only these
 #: are read; in any other, all JSON.
 _HANDLER = (".pt.trace.json", ".pt.trace.json.gz")
@@ -37,13 +43,22 @@ _Path = str | os.PathLike[str]
 def read_rank(
     file: IO[bytes], path: str, *, block: int = BLOCK, report: Callable[[int], object] = lambda read: None
 ) -> RankTrace:
-    """Read a trace of one process that ``torch.profiler`` wrote: JSON, perhaps in gzip; an object or a list of events.
+    """Read the trace of one process, as :func:`read_ranks`; of a file with several ranks, the first."""
+    return read_ranks(file, path, block=block, report=report)[0]
 
-    It is read block by block: only the events of one block are in memory as objects. After each block, ``report`` is
-    called with the number of bytes read. KinetoFileError has file, position and reason. Source: "Trace Event Format",
-    Chromium; Kineto's ``output_json.cpp``. Of events without a duration, only the names of threads are kept.
+
+def read_ranks(
+    file: IO[bytes], path: str, *, block: int = BLOCK, report: Callable[[int], object] = lambda read: None
+) -> tuple[RankTrace, ...]:
+    """Read what ``torch.profiler`` wrote: JSON, perhaps in gzip; an object or a list of events.
+
+    It is the trace of one process, or of several ranks that were merged into one file
+    (:func:`~dask_efficiency.torch_traces.kineto.merged.merged` tells them apart). It is read block by block:
+    only the events of one block are in memory as objects. After each block, ``report`` is called with the number of
+    bytes read. KinetoFileError has file, position and reason. Source: "Trace Event Format", Chromium; Kineto's
+    ``output_json.cpp``. Of events without a duration, only the names of threads are kept.
     """
-    stream = JsonStream(texts(file, path, block), path)
+    stream = JsonStream(_of_kineto(texts(file, path, block), path), path)
     columns = ColumnsBuilder()
     for batch in stream.batches():
         columns.add(batch)
@@ -55,17 +70,40 @@ def read_rank(
         raise KinetoFileError(f"{path}: baseTimeNanoseconds is {given!r}; expected nanoseconds since the epoch")
     if max(rank, world_size) > MAX_RANKS:
         raise KinetoFileError(f"{path}: it is of rank {rank} of {world_size}; expected {MAX_RANKS} ranks at most")
-    return RankTrace(
-        rank=max(rank, 0),
-        world_size=world_size if world_size > 0 else None,
-        path=path,
-        events=columns.build(base),
-        names=columns.names,
-        threads=columns.threads,
-        groups=_groups(job.get("pg_config"), columns.groups),
-        about=stream.about,
-        left_out=dict(columns.left_out),
+    tables, groups = columns.build(base), _groups(job.get("pg_config"), columns.groups)
+    if stream.no_numbers:
+        columns.left_out["numbers that are inf or nan"] += stream.no_numbers
+    merged = None not in tables
+    if merged and world_size <= max(number for number in tables if number is not None):
+        world_size = 0  # that of another job, or of one of its parts
+    return tuple(
+        RankTrace(
+            rank=max(rank, 0) if number is None else number,
+            world_size=world_size if world_size > 0 else None,
+            path=path,
+            events=tables[number],
+            names=columns.names,
+            threads=columns.threads(number),
+            groups=groups,
+            about=stream.about,
+            left_out=dict(columns.left_out) if not position else {},
+            notes=tuple(columns.notes) if not position else (),
+        )
+        for position, number in enumerate(tables)
     )
+
+
+def _of_kineto(blocks: Iterator[str], path: str) -> Iterator[str]:
+    """Blocks of a file's text, unless its first characters say that it is something else."""
+    head = ""
+    for block in blocks:
+        head += block
+        if len(head) >= HEAD:
+            break
+    kind = said_by(head[:HEAD].lstrip())
+    if kind is not None:
+        raise KinetoFileError(Input(path, kind, path).instead_of(EXPECTED))
+    return chain([head], blocks)
 
 
 def _job(about: Mapping[str, Any]) -> dict[str, Any]:
@@ -107,9 +145,9 @@ def _check_one_job(trace: KinetoTrace) -> None:
                 + (" (a file that does not say its rank is rank 0)" if without_rank else "")
             )
     for name in ("world_size", "backend"):
-        found = [(rank.path, value) for rank in trace.ranks if (value := _job(rank.about).get(name)) is not None]
-        for path, value in found:
-            first, its = found[0]
+        values = [(rank.path, value) for rank in trace.ranks if (value := _job(rank.about).get(name)) is not None]
+        for path, value in values:
+            first, its = values[0]
             if value != its:
                 raise RanksError(f"files of different jobs: {first} has {name} {its!r}, {path} has {value!r}")
     for rank in trace.ranks:
@@ -191,31 +229,68 @@ def load_kineto(
 
 
 def _with_executions(trace: KinetoTrace, paths: Mapping[int, _Path], storage_options: Mapping[str, Any]) -> KinetoTrace:
-    import fsspec
 
     changed = {}
     for number, path in paths.items():
         rank = trace.rank(number)
-        with fsspec.open(os.fspath(path), "rb", compression=None, **storage_options) as file:
+        with opened(path, **storage_options) as file:
             execution = read_execution(file, os.fspath(path))
-        both = np.intersect1d(execution.nodes.record_function, rank.events.record_function)
-        if not (both > 0).any() and (execution.nodes.duration == MISSING).all():
-            raise KinetoFileError(f"{os.fspath(path)}: none of its operators is in {rank.path}, by record function")
+        if not _share_operators(rank.events.record_function, execution):
+            rank = _by_external(rank, execution)
+        if not _share_operators(rank.events.record_function, execution) and (execution.nodes.duration == MISSING).all():
+            raise KinetoFileError(
+                f"{os.fspath(path)}: none of its operators is in {rank.path}, by record function or external id"
+            )
         changed[number] = replace(rank, execution=execution)
     return KinetoTrace(tuple(changed.get(rank.rank, rank) for rank in trace.ranks))
+
+
+def _share_operators(record_function: Int64, execution: ExecutionTrace) -> bool:
+    both = np.intersect1d(execution.nodes.record_function, record_function)
+    return bool((both > 0).any())
+
+
+def _by_external(rank: RankTrace, execution: ExecutionTrace) -> RankTrace:
+    """Number a rank's operators by "External id", which old versions have in common with an execution trace.
+
+    Both count operators, so they agree by chance: only those of equal names are numbered, if these are most.
+    """
+    events = rank.events
+    rows = np.flatnonzero(np.isin(events.category, NAMED_BY_PROGRAMS) & (events.external > 0))
+    place = first_with(execution.nodes.record_function, events.external[rows])
+    rows, place = rows[place != MISSING], place[place != MISSING]
+    names = zip(events.name[rows].tolist(), execution.nodes.name[place].tolist(), strict=True)
+    alike = np.array([rank.names[own] == execution.names[its] for own, its in names], np.bool_)
+    if 2 * np.count_nonzero(alike) <= len(alike):
+        return rank
+    numbers = np.full(len(events), MISSING, np.int64)
+    numbers[rows[alike]] = events.external[rows[alike]]
+    return replace(rank, events=replace(events, record_function=numbers))
 
 
 def _all_read(files: Sequence[tuple[Any, str, str]]) -> list[RankTrace]:
     what = files[0][2] if len(files) == 1 else f"{len(files)} files"
     sizes = [file_system.size(path) for file_system, path, _ in files]
-    found: list[RankTrace] = []
+    ranks: list[RankTrace] = []
     with progress(f"reading {what}", unit="MB", of=sum(sizes) / 1e6 if all(sizes) else None) as report:
         before = 0
         for file_system, path, shown in files:
             with file_system.open(path, "rb") as file:
-                found.append(read_rank(file, shown, report=lambda read: report((before + read) / 1e6)))  # noqa: B023
+                try:
+                    ranks += read_ranks(file, shown, report=lambda read: report((before + read) / 1e6))  # noqa: B023
+                except KinetoFileError as error:
+                    raise _what_else(shown) or error from None
                 before += file.tell()
-    return found
+    return ranks
+
+
+def _what_else(shown: str) -> KinetoFileError | None:
+    """Error that says what a file is that is no trace of Kineto's; None if that is not known."""
+    with suppress(OSError, ValueError, ImportError):
+        given = look_at(shown)
+        if given.kind not in (InputKind.KINETO, InputKind.CHROME, InputKind.OTHER, InputKind.SCHEDULER):
+            return KinetoFileError(given.instead_of(EXPECTED))
+    return None
 
 
 def _expanded(given: str, storage_options: dict[str, Any]) -> tuple[bool, list[tuple[Any, str, str]]]:
@@ -224,17 +299,18 @@ def _expanded(given: str, storage_options: dict[str, Any]) -> tuple[bool, list[t
 
     file_system, path = fsspec.core.url_to_fs(given, **storage_options)
     if any(character in path for character in "*?[") and not file_system.exists(path):
-        found = sorted(file_system.glob(path))
+        names = sorted(file_system.glob(path))
     # to find out whether a URL is a folder, fsspec would download it
     elif not path.endswith(_JSON) and file_system.isdir(path):
         inside = sorted(file_system.ls(path, detail=False))
-        found = [file for file in inside if file.endswith(_HANDLER)]
-        found = found or [file for file in inside if file.endswith(_JSON)]
+        names = [file for file in inside if file.endswith(_HANDLER)]
+        names = names or [file for file in inside if file.endswith(_JSON)]
     else:
-        found = [path]
-    if not found:
+        names = [path]
+    if not names:
         raise KinetoFileError(f"{given}: there is no trace of Kineto's (*.json, *.json.gz)")
-    if found == [path]:
+    if names == [path]:
+        check_file(given)
         return False, [(file_system, path, given)]
     local = "file" in file_system.protocol
-    return True, [(file_system, file, file if local else file_system.unstrip_protocol(file)) for file in found]
+    return True, [(file_system, file, file if local else file_system.unstrip_protocol(file)) for file in names]

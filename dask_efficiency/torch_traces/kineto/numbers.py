@@ -21,6 +21,10 @@ MAX_INSTANT = 1 << 62
 #: A larger number of ranks is damage (a guess: jobs are smaller by far).
 MAX_RANKS = 1 << 20
 
+#: Ranks that one file is split into, and GPUs of one process that are looked at one by one; more is damage, and would
+#: take long (a guess: merged files have tens, and processes use 16).
+MAX_MERGED, MAX_DEVICES = 10_000, 64
+
 #: Largest number of microseconds, 146 years: the sum of two in nanoseconds fits into 64 bits.
 MAX_MICROSECONDS = 1 << 52
 
@@ -31,15 +35,15 @@ def first_with(numbers: NDArray[np.integer], wanted: NDArray[np.integer]) -> Int
         return np.full(len(wanted), MISSING, np.int64)
     order = np.argsort(numbers, kind="stable")
     place = np.minimum(np.searchsorted(numbers[order], wanted), len(order) - 1)
-    found: Int64 = np.where(numbers[order[place]] == wanted, order[place], MISSING).astype(np.int64)
-    return found
+    position: Int64 = np.where(numbers[order[place]] == wanted, order[place], MISSING).astype(np.int64)
+    return position
 
 
 def mask_of(rows: NDArray[np.integer], length: int) -> Bool:
     """Mask that is true at some positions."""
-    found = np.zeros(length, np.bool_)
-    found[rows] = True
-    return found
+    mask = np.zeros(length, np.bool_)
+    mask[rows] = True
+    return mask
 
 
 def nanoseconds(microseconds: Sequence[Any]) -> Int64:
@@ -65,6 +69,8 @@ def _thousandths(text: str) -> int:
     whole, _, fraction = text.partition(".")
     if len(fraction) > 3:
         raise ValueError(f"{text!r} has more than three digits after the point")
+    if not whole and not fraction:
+        raise ValueError(f"{text!r} has no digit")
     return int(whole + fraction.ljust(3, "0"))
 
 
@@ -88,8 +94,8 @@ def integers(values: Sequence[Any], dtype: type[np.generic] = np.int64) -> NDArr
     except OverflowError:
         pass
     limits = np.iinfo(np.dtype(dtype).str)
-    found = (integer(value) for value in values)
-    return np.array([value if limits.min <= value <= limits.max else MISSING for value in found], dtype)
+    numbers = (integer(value) for value in values)
+    return np.array([value if limits.min <= value <= limits.max else MISSING for value in numbers], dtype)
 
 
 def integer(value: Any) -> int:

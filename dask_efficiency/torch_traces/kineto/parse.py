@@ -5,10 +5,12 @@ from __future__ import annotations
 import codecs
 import gc
 import json
+import re
 from collections.abc import Iterator
 from typing import IO, Any
 
 from dask_efficiency.files.storage import DamagedFileError, decompressed
+from dask_efficiency.show.figures import lower_first
 from dask_efficiency.torch_traces.kineto.errors import KinetoFileError
 
 #: Bytes of text read at a time: 256 KiB (a guess: nothing depends on it).
@@ -20,6 +22,9 @@ _IN_NUMBERS = "0123456789+-.eE"
 
 #: Characters within which a number or literal ends, so that less before the end of a block may be cut.
 _MAX_CUT = 32
+
+#: Numbers that are none, as C++ prints them. Kineto has written them for bandwidths of copies that took no time.
+_NO_NUMBER = re.compile(r"-?(?:inf|nan)(?=[\s,}\]])", re.IGNORECASE)
 
 
 def texts(file: IO[bytes], path: str, block: int = BLOCK) -> Iterator[str]:
@@ -44,6 +49,8 @@ class JsonStream:
         self.path, self.key = path, key
         #: Other members of the object, as far as the file has been read.
         self.about: dict[str, Any] = {}
+        #: Number of values that were ``inf`` or ``nan``, which JSON does not have; they were read as an empty text.
+        self.no_numbers = 0
         self._texts, self._text = texts, ""
         #: Position in the text, and characters before it.
         self._at = self._before = 0
@@ -161,7 +168,7 @@ class JsonStream:
             except StopIteration as stopped:
                 self._read_on_or_fail("expecting value", stopped.value)
             except json.JSONDecodeError as error:
-                self._read_on_or_fail(error.msg[0].lower() + error.msg[1:].removesuffix(" at"), error.pos)
+                self._read_on_or_fail(lower_first(error.msg).removesuffix(" at"), error.pos)
             except (RecursionError, ValueError) as error:  # nested too deep, or a number of thousands of digits
                 raise self._error(f"a value cannot be read: {error}") from error
             else:
@@ -172,6 +179,10 @@ class JsonStream:
                     return value
 
     def _read_on_or_fail(self, message: str, at: int) -> None:
+        if no_number := _NO_NUMBER.match(self._text, at):
+            self.no_numbers += 1
+            self._text = self._text[:at] + '""'.ljust(len(no_number[0])) + self._text[no_number.end() :]
+            return
         open_string = message.startswith("unterminated string")
         far = not open_string and at <= len(self._text) - _MAX_CUT
         place = self._before + at
@@ -180,11 +191,11 @@ class JsonStream:
             raise self._error(message)
 
     def _expect(self, characters: str) -> str:
-        found = self._next()
-        if not found or found not in characters:
+        character = self._next()
+        if not character or character not in characters:
             raise self._error(" or ".join(characters) + " is expected")
         self._at += 1
-        return found
+        return character
 
     def _next(self) -> str:
         """Step to the next character that is no space and return it; empty at the end."""

@@ -32,7 +32,10 @@ class Category(IntEnum):
     SYNC = 8
     #: A range of the program, as long as its work on the GPU.
     GPU_ANNOTATION = 9
+    #: Of the profiler itself, or without a meaning for a path.
     OTHER = 10
+    #: Of a category that is not known here, such as another maker's accelerator.
+    UNKNOWN = 11
 
 
 #: By category, Kineto's name of today.
@@ -48,12 +51,15 @@ KINETO_CATEGORIES = {
     Category.SYNC: "cuda_sync",
     Category.GPU_ANNOTATION: "gpu_user_annotation",
     Category.OTHER: "other",
+    Category.UNKNOWN: "unknown",
 }
 
 #: Work on a GPU, which a call asked for.
 GPU_WORK = (Category.KERNEL, Category.COPY, Category.FILL)
 #: Calls that a CPU thread makes of CUDA or HIP.
 CALLS = (Category.RUNTIME, Category.DRIVER)
+#: Events that say nothing of what a thread or a GPU did.
+SAY_NOTHING = (Category.OTHER, Category.UNKNOWN)
 #: Ranges that a program names; old versions have them among the operators.
 NAMED_BY_PROGRAMS = (Category.ANNOTATION, Category.OPERATOR)
 
@@ -117,8 +123,8 @@ class Events(ColumnTable):
     @property
     def has_call(self) -> Bool:
         """Mask of events whose call was recorded."""
-        found: Bool = self.call != MISSING
-        return found
+        has_call: Bool = self.call != MISSING
+        return has_call
 
     def by_start(self, rows: NDArray[Any]) -> NDArray[Any]:
         """Some rows in the order in which their events began."""
@@ -143,8 +149,10 @@ class RankTrace:
     groups: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     #: Everything in the file but its events.
     about: Mapping[str, Any] = field(default_factory=dict)
-    #: Number of events that could not be read, by reason.
+    #: Number of events, or of numbers in them, that were left out, by reason.
     left_out: Mapping[str, int] = field(default_factory=dict)
+    #: Sentences on what was changed in it because it cannot have been so.
+    notes: tuple[str, ...] = ()
     #: Which operators need whose data; None without an execution trace.
     execution: ExecutionTrace | None = None
 

@@ -66,14 +66,14 @@ def _walked_waits(graph: TorchGraph) -> tuple[Int64, Int64]:
     instants = Instants.of(graph)
     cause = last_causes(graph, instants).cause
     node_of = np.full(len(instants) + 1, MISSING, np.int64)
-    there = np.flatnonzero(instants.of_node != MISSING)
-    node_of[instants.of_node[there]] = there
-    found = np.full(len(nodes), MISSING, np.int64)
-    found[there] = cause[instants.of_node[there]]
+    with_instant = np.flatnonzero(instants.of_node != MISSING)
+    node_of[instants.of_node[with_instant]] = with_instant
+    last = np.full(len(nodes), MISSING, np.int64)
+    last[with_instant] = cause[instants.of_node[with_instant]]
     # Causes without a node are replaced by their own causes.
-    while len(between := np.flatnonzero((found != MISSING) & (node_of[found] == MISSING))):
-        found[between] = cause[found[between]]
-    source, target = np.where(found != MISSING, node_of[found], MISSING), np.arange(len(nodes), dtype=np.int64)
+    while len(between := np.flatnonzero((last != MISSING) & (node_of[last] == MISSING))):
+        last[between] = cause[last[between]]
+    source, target = np.where(last != MISSING, node_of[last], MISSING), np.arange(len(nodes), dtype=np.int64)
     known = (source != MISSING) & (source < target) & (nodes.at[source] <= nodes.at[target])
     in_graph = edges.source.astype(np.int64) * len(nodes) + edges.target
     known &= ~np.isin(source * len(nodes) + target, in_graph)
@@ -171,12 +171,12 @@ def retimed(
     before, after = collectives.among(before, np.ones(len(share))), collectives.among(after, share)
     at = np.concatenate([at, collectives.at])
     order = topological(at, after, lambda node: _name_of(node, graphs, base))
-    found = earliest(at, unexplained_ns(at, before), after, order)
+    anew = earliest(at, unexplained_ns(at, before), after, order)
     place, arrives = places_in(order), mask_of(collectives.start, nodes)
     again = []
-    for graph, each, (_, shift), (first, last) in zip(graphs, changed, placed, pairwise(base.tolist()), strict=True):
-        own = found[first:last] - shift
-        again.append(_rebuilt(graph, each.edges, own, place[first:last], arrives[first:last]))
+    for graph, rewired, (_, shift), (first, last) in zip(graphs, changed, placed, pairwise(base.tolist()), strict=True):
+        own = anew[first:last] - shift
+        again.append(_rebuilt(graph, rewired.edges, own, place[first:last], arrives[first:last]))
     return tuple(again)
 
 
@@ -243,8 +243,8 @@ def _shifted_trace(graph: TorchGraph, at: Int64) -> tuple[RankTrace, Region]:
 def _shift(instants: Int64, was: Int64, now: Int64, origin: int) -> Int64:
     """Shift of instants, interpolated between nodes; from ``origin``, as epoch nanoseconds do not fit into floats."""
     moved = np.maximum.accumulate(now) - was
-    found = np.interp((instants - origin).astype(np.float64), (was - origin).astype(np.float64), moved)
-    return np.round(found).astype(np.int64)
+    shifted = np.interp((instants - origin).astype(np.float64), (was - origin).astype(np.float64), moved)
+    return np.round(shifted).astype(np.int64)
 
 
 def unexplained_ns(at: Int64, waits: NodeWaits) -> Int64:
@@ -264,18 +264,18 @@ def earliest(at: Int64, unexplained: Int64, waits: NodeWaits, order: Int64) -> I
     """
     place = places_in(order)
     by_target = np.argsort(place[waits.target], kind="stable")
-    found, more = at.tolist(), unexplained.tolist()
+    instants, more = at.tolist(), unexplained.tolist()
     before, latest = -1, 0
     for source, target, lag in zip(*(column[by_target].tolist() for column in waits), strict=True):
         if target == before:
-            latest = max(latest, found[source] + lag)
+            latest = max(latest, instants[source] + lag)
             continue
         if before >= 0:
-            found[before] = latest + more[before]
-        before, latest = target, found[source] + lag
+            instants[before] = latest + more[before]
+        before, latest = target, instants[source] + lag
     if before >= 0:
-        found[before] = latest + more[before]
-    return np.array(found, np.int64)
+        instants[before] = latest + more[before]
+    return np.array(instants, np.int64)
 
 
 def topological(at: Int64, waits: NodeWaits, name_of: Callable[[int], str] = str) -> Int64:
@@ -320,9 +320,9 @@ class _CollectiveNodes(NamedTuple):
         """Share of each collective's time after a change: the smallest of its ranks'."""
         was, now = (np.append(waits.lag, MISSING)[self._own(waits)] for waits in (before, after))
         of_rank = np.where((was > 0) & (now >= 0), now / np.maximum(was, 1), 1.0)
-        found = np.ones(len(self.at))
-        np.minimum.at(found, self.collective, of_rank)
-        return found
+        smallest = np.ones(len(self.at))
+        np.minimum.at(smallest, self.collective, of_rank)
+        return smallest
 
     def among(self, waits: NodeWaits, share: Float64) -> NodeWaits:
         """Waits in which a rank's own time in a collective is replaced by its wait for the others."""
@@ -352,12 +352,12 @@ def _collective_nodes(
     start, stop = np.full(len(arrivals), MISSING, np.int64), np.full(len(arrivals), MISSING, np.int64)
     for graph, (rank, _), first in zip(graphs, placed, base.tolist(), strict=False):
         rows = np.flatnonzero(arrivals.rank == rank)
-        for found, node_of in zip((start, stop), graph.nodes.positions(len(graph.trace.events)), strict=True):
+        for ends, node_of in zip((start, stop), graph.nodes.positions(len(graph.trace.events)), strict=True):
             node = node_of[arrivals.event[rows]].astype(np.int64)
-            found[rows] = np.where(node != MISSING, node + first, MISSING)
-    there = (start != MISSING) & (stop != MISSING)
-    start, stop = start[there], stop[there]
-    number, collective, count = np.unique(arrivals.collective[there], return_inverse=True, return_counts=True)
+            ends[rows] = np.where(node != MISSING, node + first, MISSING)
+    known = (start != MISSING) & (stop != MISSING)
+    start, stop = start[known], stop[known]
+    number, collective, count = np.unique(arrivals.collective[known], return_inverse=True, return_counts=True)
     last = np.full(len(number), np.iinfo(np.int64).min)
     np.maximum.at(last, collective, at[start])
     # With inexact clocks a rank may leave before the last arrival; such rows are dropped.

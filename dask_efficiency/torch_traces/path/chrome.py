@@ -204,27 +204,27 @@ class _Export:
         weightless = (edges.kind == EdgeKind.LAUNCH_DELAY) & (edges.weight == 0)
         for edge in np.flatnonzero(~weightless if every else on_path & np.isin(edges.kind, TELLING)).tolist():
             source, target = edges.source[edge], edges.target[edge]
-            one, other = (self.places.get((position, int(nodes.event[node]))) for node in (source, target))
-            if one is None or other is None:
+            begin, end = (self.places.get((position, int(nodes.event[node]))) for node in (source, target))
+            if begin is None or end is None:
                 continue
             leaves, arrives = (
                 place.start if nodes.is_start[node] else max(place.stop - 1, place.start)
-                for place, node in ((one, source), (other, target))
+                for place, node in ((begin, source), (end, target))
             )
             # a slice's end may have been cut off, a node's instant was not
             arrives = max(arrives, leaves)
             name = CRITICAL if on_path[edge] else OTHER
-            self.events.flow(one, leaves, other, arrives, name, FLOW_CATEGORIES[EdgeKind(edges.kind[edge])])
+            self.events.flow(begin, leaves, end, arrives, name, FLOW_CATEGORIES[EdgeKind(edges.kind[edge])])
 
     def between_ranks(self) -> None:
         """Arrows where the walk goes from one rank to another."""
         stretches = self.path.stretches
-        there = np.flatnonzero((stretches.event != MISSING) & (stretches.rank != MISSING))
-        rank, event = stretches.rank[there], stretches.event[there]
+        known = np.flatnonzero((stretches.event != MISSING) & (stretches.rank != MISSING))
+        rank, event = stretches.rank[known], stretches.event[known]
         for before in np.flatnonzero(rank[1:] != rank[:-1]).tolist():
-            one = self.places.get((int(rank[before]), int(event[before])))
-            other = self.places.get((int(rank[before + 1]), int(event[before + 1])))
-            if one is not None and other is not None:
-                leaves = min(max(int(stretches.stop[there[before]]) - 1, one.start), one.stop - 1)
-                arrives = max(int(stretches.start[there[before + 1]]), other.start, leaves)
-                self.events.flow(one, leaves, other, arrives, RANKS, "critical_path_rank")
+            begin = self.places.get((int(rank[before]), int(event[before])))
+            end = self.places.get((int(rank[before + 1]), int(event[before + 1])))
+            if begin is not None and end is not None:
+                leaves = min(max(int(stretches.stop[known[before]]) - 1, begin.start), begin.stop - 1)
+                arrives = max(int(stretches.start[known[before + 1]]), end.start, leaves)
+                self.events.flow(begin, leaves, end, arrives, RANKS, "critical_path_rank")

@@ -82,7 +82,7 @@ def _first_offsets(used: CollectiveArrivals, ranks: int) -> Int64:
         (int((pair == value).sum()), *divmod(int(value), ranks), _median(difference[pair == value]))
         for value in np.unique(pair[used.rank != used.rank[first]])
     ]
-    pairs.sort(key=lambda found: (-found[0], found[1:3]))
+    pairs.sort(key=lambda pair: (-pair[0], pair[1:3]))
     # Ranks without a common collective, even indirectly, keep their clocks.
     known: dict[int, int] = {}
     for root in range(ranks):
@@ -98,12 +98,12 @@ def _spread_out(known: dict[int, int], root: int, pairs: list[tuple[int, int, in
         step = next((pair for pair in pairs if (pair[1] in reached) != (pair[2] in reached)), None)
         if step is None:
             return
-        _, one, other, difference = step
-        if one in reached:
-            known[other] = known[one] + difference
+        _, first, second, difference = step
+        if first in reached:
+            known[second] = known[first] + difference
         else:
-            known[one] = known[other] - difference
-        reached |= {one, other}
+            known[first] = known[second] - difference
+        reached |= {first, second}
 
 
 def _remaining(used: CollectiveArrivals, offset: Int64) -> Int64:

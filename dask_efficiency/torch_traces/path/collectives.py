@@ -209,7 +209,7 @@ def exchanges_of(trace: RankTrace, rank: int) -> Exchanges:
 
 def _around(events: Events, outer: NDArray[np.intp], rows: NDArray[np.intp]) -> NDArray[np.intp]:
     """Event around the call of each row, among events that do not overlap on a thread; else missing."""
-    found = np.full(len(rows), MISSING, np.intp)
+    around = np.full(len(rows), MISSING, np.intp)
     calls = events.call[rows]
     outer = events.by_start(outer)
     for thread in np.unique(events.thread[outer]):
@@ -218,8 +218,8 @@ def _around(events: Events, outer: NDArray[np.intp], rows: NDArray[np.intp]) -> 
         at = events.start[calls[asked]]
         position = np.searchsorted(events.start[of_thread], at, side="right") - 1
         inside = (position >= 0) & (at <= events.stop[of_thread[position]])
-        found[asked[inside]] = of_thread[position[inside]]
-    return found
+        around[asked[inside]] = of_thread[position[inside]]
+    return around
 
 
 def _nbytes(trace: RankTrace, naming: NDArray[np.intp]) -> Int64:

@@ -134,9 +134,9 @@ def _operators_of(trace: RankTrace, which: NDArray[np.intp], event: Int32, calls
     key = lane.astype(np.int64) * (int(begins.max()) + 1) + begins
     order = np.argsort(key[: len(event)], kind="stable")
     place = np.searchsorted(key[: len(event)][order], key[len(event) :], side="right") - 1
-    found = order[np.maximum(place, 0)]
-    inside = (place >= 0) & (lane[found] == lane[len(event) :]) & (events.start[calls] < events.stop[event[found]])
-    return np.where(inside, which[found], MISSING)
+    begun = order[np.maximum(place, 0)]
+    inside = (place >= 0) & (lane[begun] == lane[len(event) :]) & (events.start[calls] < events.stop[event[begun]])
+    return np.where(inside, which[begun], MISSING)
 
 
 def _order(dependencies: DataDependencies, count: int, numbers: Int64) -> Sequence[int]:
@@ -147,8 +147,8 @@ def _order(dependencies: DataDependencies, count: int, numbers: Int64) -> Sequen
     if len(order) < count:
         stuck = np.setdiff1d(np.arange(count), order)
         raise ValueError(f"the data dependencies of node {numbers[stuck[0]]} have a cycle")
-    found: list[int] = order.tolist()
-    return found
+    rows: list[int] = order.tolist()
+    return rows
 
 
 def _longest(dependencies: DataDependencies, order: Sequence[int], duration: Int64) -> tuple[Int64, Int32]:

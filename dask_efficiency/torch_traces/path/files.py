@@ -92,6 +92,7 @@ def _description(path: TorchCriticalPath) -> dict[str, Any]:
                 "groups": {name: list(members) for name, members in rank.groups.items()},
                 "about": dict(rank.about),
                 "left_out": dict(rank.left_out),
+                "notes": list(rank.notes),
                 "execution": rank.execution and {"path": rank.execution.path, "names": list(rank.execution.names)},
             }
             for rank in path.trace.ranks
@@ -110,8 +111,10 @@ def _description(path: TorchCriticalPath) -> dict[str, Any]:
 
 
 def _path(archive: Archive) -> TorchCriticalPath:
-    trace = KinetoTrace(tuple(_rank(archive, *each) for each in enumerate(archive.listed("ranks", dict))))
-    graphs = tuple(_graph(archive, number, each, trace) for number, each in enumerate(archive.listed("graphs", dict)))
+    trace = KinetoTrace(tuple(_rank(archive, *described) for described in enumerate(archive.listed("ranks", dict))))
+    graphs = tuple(
+        _graph(archive, number, described, trace) for number, described in enumerate(archive.listed("graphs", dict))
+    )
     chosen = archive.field("chosen", int)
     if not 0 <= chosen < len(graphs):
         raise PathFileError(f"'chosen' is {chosen}; expected the position of one of {len(graphs)} graphs")
@@ -165,6 +168,7 @@ def _rank(archive: Archive, number: int, described: Mapping[str, Any]) -> RankTr
     rank = archive.part(described, "rank", int, "ranks")
     if not 0 <= rank <= MAX_RANKS:
         raise PathFileError(f"'ranks.rank' is {rank!r:.80}; expected 0 to {MAX_RANKS}")
+    notes = archive.part({"notes": [], **described}, "notes", list, "ranks")  # later than version 1
     return RankTrace(
         rank=rank,
         world_size=world_size,
@@ -175,6 +179,7 @@ def _rank(archive: Archive, number: int, described: Mapping[str, Any]) -> RankTr
         groups=_groups(archive, archive.part(described, "groups", dict, "ranks")),
         about=archive.part(described, "about", dict, "ranks"),
         left_out=archive.part(described, "left_out", dict, "ranks"),
+        notes=tuple(archive.all_of("ranks.notes", notes, str)),
         execution=_execution(archive, number, described.get("execution")),
     )
 
@@ -195,12 +200,12 @@ def _execution(archive: Archive, number: int, described: Any) -> ExecutionTrace 
 
 
 def _threads(listed: list[Any]) -> dict[tuple[int, int], str]:
-    found = {}
-    for each in listed:
-        if not isinstance(each, list) or [type(item) for item in each] != [int, int, str]:
-            raise PathFileError(f"'ranks.threads' holds {each!r:.80}; expected a process, a thread and a name")
-        found[each[0], each[1]] = each[2]
-    return found
+    threads = {}
+    for described in listed:
+        if not isinstance(described, list) or [type(item) for item in described] != [int, int, str]:
+            raise PathFileError(f"'ranks.threads' holds {described!r:.80}; expected a process, a thread and a name")
+        threads[described[0], described[1]] = described[2]
+    return threads
 
 
 def _groups(archive: Archive, described: Mapping[str, Any]) -> dict[str, tuple[int, ...]]:
@@ -222,8 +227,8 @@ def _graph(archive: Archive, number: int, described: Mapping[str, Any], trace: K
     _check(f"{where}/region/rows", rows, len(rank.events))
     start, stop = (archive.part(described, name, int, "graphs") for name in ("start", "stop"))
     if not -MAX_INSTANT <= start <= stop <= MAX_INSTANT:
-        found = f"{start!r:.80} and {stop!r:.80}"
-        raise PathFileError(f"'graphs.start' and 'graphs.stop' are {found}; expected nanoseconds")
+        given = f"{start!r:.80} and {stop!r:.80}"
+        raise PathFileError(f"'graphs.start' and 'graphs.stop' are {given}; expected nanoseconds")
     region = Region(start, stop, rows, archive.part(described, "description", str, "graphs"))
     patterns = archive.all_of("data_loading", archive.part(described, "data_loading", list, "graphs"), str)
     return TorchGraph(rank, region, nodes, edges, tuple(patterns))
@@ -252,5 +257,5 @@ def _table(
 def _check(where: str, positions: NDArray[Any], length: int, least: int = 0) -> None:
     """Raise if a column has a number that is no position in its target."""
     if len(positions) and not least <= int(positions.min()) <= int(positions.max()) < length:
-        found = f"{int(positions.min())} to {int(positions.max())}"
-        raise PathFileError(f"{where!r} has {found}; expected {least} to {length - 1}")
+        given = f"{int(positions.min())} to {int(positions.max())}"
+        raise PathFileError(f"{where!r} has {given}; expected {least} to {length - 1}")

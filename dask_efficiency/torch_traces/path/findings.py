@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from dask_efficiency.runs.path.kinds import KINDS, Kind
 from dask_efficiency.runs.path.parts import SHARE, PathPart, finding
-from dask_efficiency.show.figures import format_share, harmless
+from dask_efficiency.show.figures import format_share, harmless, lower_first
+from dask_efficiency.torch_traces.path.grounds import MAX_UNKNOWN, mostly_known
 from dask_efficiency.torch_traces.path.lateness import LatenessCause
 from dask_efficiency.torch_traces.path.roles import has_waits
 from dask_efficiency.torch_traces.path.stretches import NOBODY, in_figures
@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 ON_CPU, COLLECTIVES = "torch/cpu", "torch/collectives"
 UNEXPLAINED, LATE_START = "torch/unattributed", "torch/late-start"
+NOT_RECORDED, UNKNOWN_EVENTS, UNREADABLE = "torch/not-recorded", "torch/unknown-events", "torch/unreadable"
+KERNEL_GAPS, GPU_SYNC, SET_UP = "torch/kernel-gaps", "torch/gpu-sync", "torch/set-up"
 
 #: By kind of finding, the kinds of time that the same measure shortens.
 MEMBERS: dict[str, tuple[Kind, ...]] = {
@@ -26,8 +28,8 @@ MEMBERS: dict[str, tuple[Kind, ...]] = {
     "torch/memory": (Kind.COMPUTE_NONCPU,),
     "torch/gpu-compute": (Kind.GPU_COMPUTE,),
     COLLECTIVES: (Kind.GPU_COMMUNICATION,),
-    "torch/kernel-gaps": (Kind.KERNEL_LAUNCH, Kind.KERNEL_GAP),
-    "torch/gpu-sync": (Kind.GPU_SYNC,),
+    KERNEL_GAPS: (Kind.KERNEL_LAUNCH, Kind.KERNEL_GAP),
+    GPU_SYNC: (Kind.GPU_SYNC,),
     "torch/data-loading": (Kind.DATA_LOADING,),
     UNEXPLAINED: (Kind.UNATTRIBUTED,),
 }
@@ -43,10 +45,14 @@ TITLES = {
     "torch/memory": ("In calls that manage memory", "Take memory once, by torch's allocator or before the loop."),
     "torch/gpu-compute": ("Computing on the GPU", "Make these kernels faster."),
     COLLECTIVES: ("In collectives", "Exchange less, or compute meanwhile."),
-    "torch/kernel-gaps": ("Between kernels, with the GPU idle", "Use CUDA graphs, torch.compile or larger kernels."),
-    "torch/gpu-sync": ("Waiting for a GPU that had nothing to do", "Call .item(), .cpu() and their like less often."),
+    KERNEL_GAPS: ("Between kernels, with the GPU idle", "Use CUDA graphs, torch.compile or larger kernels."),
+    GPU_SYNC: ("Waiting for a GPU that had nothing to do", "Call .item(), .cpu() and their like less often."),
     "torch/data-loading": ("Loading data", MORE_LOADERS),
     UNEXPLAINED: ("Time that nothing recorded explains", ""),
+    NOT_RECORDED: ("Waiting for work of the GPU that was not recorded", ""),
+    UNKNOWN_EVENTS: ("In events of kinds that are not known here", ""),
+    UNREADABLE: ("In a trace of which too much cannot be read", ""),
+    SET_UP: ("Setting up the GPU and its libraries", "Look at a later step: the first calls of a process do this."),
     LATE_START: ("A rank, or its profiler, began late", "See why it began so late."),
 }
 
@@ -70,7 +76,6 @@ SLOW_RANKS = {
 
 #: Better advice where more is known. The trace of one rank does not show whether it waits for others.
 BETTER = {
-    "first calls": "Look at a later step: the first calls of a process set the GPU up.",
     "between operators": "Run less Python between operators, or use CUDA graphs or torch.compile.",
     "between operators, no GPU": "Run less Python between operators.",
     "one name": "Spend less time in it.",
@@ -85,9 +90,6 @@ WORTH_NAMING, MOST = 0.05, 0.5
 #: Share of busy time below which a GPU "is idle for nearly all of that" (wording only).
 HARDLY_WORKED = 0.01
 
-#: Calls that set up the GPU: all but launches, copies, memory management and waits.
-_SETS_UP = re.compile(r"(cuda|hip|cu(?=[A-Z]))(?!.*(Launch|Memcpy|Memset|Malloc|Free|Synchronize))")
-
 #: Characters of a name in a finding, so that it stays on one line.
 MAX_NAME = 60
 
@@ -96,27 +98,58 @@ def parts(path: TorchCriticalPath) -> list[PathPart]:
     """Parts of the window, and the rank that the others waited for; the largest share first.
 
     A faster CPU saves little where the GPU was busy, so CPU time then counts only as far as the GPU was idle. A late
-    start is one event and a thread's time the sum of many: the late start comes first if no event took longer.
+    start is one event and a thread's time the sum of many: the late start comes first if no event took longer. A part
+    of whose ground more than a tenth is not known is not made; what is not known is a part of its own.
     """
-    kinds, window = path.seconds("kind"), path.window_seconds
+    kinds, window, grounds = path.seconds("kind"), path.window_seconds, path.grounds
+    if not grounds.can_be_read:
+        where = f"{grounds.unreadable} events cannot be read, {grounds.events} can"
+        title = TITLES[UNREADABLE]
+        return [(finding(UNREADABLE, title, None, 1.0, where, "torch"), lower_first(title[0]))]
     begins = _late_start(path) if len(path.graphs) > 1 else None
     before = 0.0 if begins is None else begins[0].evidence[SHARE] * window
-    found, longest = [], WORTH_NAMING * window
-    for name, members in MEMBERS.items():
-        seconds = sum(kinds.get(kind, 0.0) for kind in members) - (before if name == UNEXPLAINED else 0.0)
-        if seconds > 0:
-            names = {} if name == UNEXPLAINED else path.seconds_of(members)
-            meanwhile = path.gpu_seconds_during(Kind.COMPUTE_CPU) if name == ON_CPU and path.has_gpu else None
-            part = _part(path, name, seconds, names, meanwhile)
-            without = seconds - (meanwhile or 0.0)
-            little = part[0].advice and without < (1 - MOST) * seconds
-            found.append((max(without, WORTH_NAMING * window) if little else seconds, part))
-            longest = max(longest, *names.values(), 0.0)
+    seconds_of = {kind: sum(kinds.get(member, 0.0) for member in members) for kind, members in MEMBERS.items()}
+    seconds_of |= {NOT_RECORDED: grounds.not_recorded, UNKNOWN_EVENTS: grounds.unknown}
+    seconds_of |= {SET_UP: sum(grounds.set_up.values())}
+    seconds_of[ON_CPU] -= seconds_of[SET_UP]
+    seconds_of[UNEXPLAINED] -= before + grounds.not_recorded + grounds.unknown
+    ranked, longest = [], WORTH_NAMING * window
+    for kind, seconds in seconds_of.items():
+        if round(1e9 * seconds) <= 0 or not _is_known(kind, seconds, path):
+            continue
+        names = _names(path, kind)
+        meanwhile = path.gpu_seconds_during(Kind.COMPUTE_CPU) if kind == ON_CPU and path.has_gpu else None
+        part = _part(path, kind, seconds, names, meanwhile)
+        without = seconds - (meanwhile or 0.0)
+        little = part[0].advice and without < (1 - MOST) * seconds
+        ranked.append((max(without, WORTH_NAMING * window) if little else seconds, part))
+        longest = max(longest, *names.values(), 0.0)
     if begins is not None:
-        found.append((window if before > longest else before, begins))
+        ranked.append((window if before > longest else before, begins))
     if len(path.graphs) > 1 and (slow := _slow_rank(path, begins)) is not None:
-        found.append((slow[0].evidence[SHARE] * window, slow))
-    return [part for _, part in sorted(found, key=lambda ranked: -ranked[0])]
+        ranked.append((slow[0].evidence[SHARE] * window, slow))
+    return [part for _, part in sorted(ranked, key=lambda item: -item[0])]
+
+
+def _is_known(kind: str, seconds: float, path: TorchCriticalPath) -> bool:
+    """True unless more than a tenth of a part's ground is not known."""
+    grounds = path.grounds
+    if kind in (KERNEL_GAPS, GPU_SYNC):
+        lost = grounds.lost > MAX_UNKNOWN * grounds.launches
+        return not lost and mostly_known(seconds, grounds.not_recorded)
+    return kind != ON_CPU or mostly_known(seconds, grounds.unknown)
+
+
+def _names(path: TorchCriticalPath, kind: str) -> dict[str, float]:
+    """Seconds of a part by name, largest first."""
+    if kind == SET_UP:
+        return dict(sorted(path.grounds.set_up.items(), key=lambda item: -item[1]))
+    if kind not in MEMBERS or kind == UNEXPLAINED:
+        return {}
+    names = path.seconds_of(MEMBERS[kind])
+    if kind == ON_CPU:
+        names = {name: seconds - path.grounds.set_up.get(name, 0.0) for name, seconds in names.items()}
+    return dict(sorted(names.items(), key=lambda item: -item[1]))
 
 
 def _part(
@@ -128,13 +161,14 @@ def _part(
     shown = harmless(name[: MAX_NAME + 1])
     shown = shown if len(shown) <= MAX_NAME else shown[: MAX_NAME - 3] + "..."
     where = f"`{shown}` first, {format_share(most / window)} of the window" if most > WORTH_NAMING * window else ""
-    kind = "torch/cpu-only" if on_cpu and meanwhile is None else kind
-    if kind == UNEXPLAINED:
-        where = f"{format_share(seconds / window)} of the window"
+    gpu_is_known = path.grounds.gpu_is_known(window)
+    kind = "torch/cpu-only" if on_cpu and meanwhile is None and gpu_is_known else kind
+    if kind in (UNEXPLAINED, NOT_RECORDED, UNKNOWN_EVENTS):
+        where = _not_known(kind, seconds, path)
+    elif on_cpu and not gpu_is_known:
+        kind, where, meanwhile = "torch/cpu-unknown", "not all work of the GPU was recorded", None
     elif works > WORTH_NAMING and not any(has_waits(graph.trace) for graph in path.graphs):
         kind, where = "torch/cpu-unknown", "no call that waits for the GPU was recorded"
-    elif most > MOST * window and _SETS_UP.match(name):
-        better = "first calls"
     elif between > MOST * window:
         better = "between operators" if path.has_gpu else "between operators, no GPU"
         where = f"{format_share(between / window)} of the window is between operators"
@@ -145,17 +179,30 @@ def _part(
     elif kind == COLLECTIVES and len(path.graphs) == 1:
         better = "one rank"
     title, advice = TITLES[kind]
-    words, advice = f"{title[0].lower()}{title[1:]}", BETTER.get(better, advice)
+    words, advice = lower_first(title), BETTER.get(better, advice)
     if meanwhile is not None:
         where = f"{where}; {_gpu(works)}".removeprefix("; ")
         words = f"{words.partition(',')[0]}, {_gpu(works)}"
-    return finding(kind, (title, advice), seconds if advice else None, seconds / window, where, "torch"), words
+    saves = seconds if advice and kind != SET_UP else None
+    return finding(kind, (title, advice), saves, seconds / window, where, "torch"), words
+
+
+def _not_known(kind: str, seconds: float, path: TorchCriticalPath) -> str:
+    """Share of the window that is not known, and why."""
+    where, grounds = f"{format_share(seconds / path.window_seconds)} of the window", path.grounds
+    if kind == NOT_RECORDED and grounds.lost:
+        return f"{where}; {grounds.lost} of {grounds.launches} launches have no work in the trace"
+    if kind == NOT_RECORDED:
+        return f"{where}; it may be from before the profile, or of a CUDA graph"
+    return where
 
 
 def _late_start(path: TorchCriticalPath) -> PathPart | None:
     """The rank with which the walk over several ranks ends, if it started after the window did."""
     stretches = path.stretches
-    if stretches.kind[0] != KINDS.index(Kind.UNATTRIBUTED):
+    starts = [graph.region.start + path.offset[place] for graph, place in zip(path.graphs, path.positions, strict=True)]
+    began = starts[path.positions.index(int(stretches.rank[0]))]
+    if stretches.kind[0] != KINDS.index(Kind.UNATTRIBUTED) or began < stretches.stop[0]:
         return None
     seconds = (int(stretches.stop[0]) - int(stretches.start[0])) / 1e9
     rank = path.trace.ranks[int(stretches.rank[0])].rank

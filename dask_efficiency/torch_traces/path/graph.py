@@ -108,8 +108,8 @@ def joined(parts: Sequence[Edges]) -> Edges:
 
 def waits_as_edges(source: NDArray[np.integer], target: NDArray[np.integer], *, inferred: bool) -> Edges:
     """Edges without weight between the nodes of waits, where both are there."""
-    there = (source != MISSING) & (target != MISSING)
-    return Edges.of(source[there], target[there], EdgeKind.SYNC, 0, inferred=inferred)
+    known = (source != MISSING) & (target != MISSING)
+    return Edges.of(source[known], target[known], EdgeKind.SYNC, 0, inferred=inferred)
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,8 @@ from dask_efficiency.torch_traces.kineto.numbers import mask_of
 from dask_efficiency.torch_traces.kineto.trace import Category, Events, RankTrace
 from dask_efficiency.torch_traces.path.graph import Edges, Nodes, Region, waits_as_edges
 from dask_efficiency.torch_traces.path.lanes import by_thread, comparable_keys, rank_pairs
-from dask_efficiency.torch_traces.path.roles import CallKind, call_kinds
+from dask_efficiency.torch_traces.path.roles import CallKind, awaited_copies, call_kinds, to_pageable
+from dask_efficiency.torch_traces.path.streams import last_of_calls
 
 _Rows = NDArray[np.integer]
 
@@ -65,8 +66,8 @@ class StreamQueues:
 
     def _work_before(self, rows: Int64, stream: Int64) -> Int64:
         """Work in the row before each on its stream; missing if there is none, or no stream."""
-        there = (stream != MISSING) & (rows > self.first[stream])
-        return np.where(there, np.append(self.work, MISSING)[rows - 1], MISSING)
+        known = (stream != MISSING) & (rows > self.first[stream])
+        return np.where(known, np.append(self.work, MISSING)[rows - 1], MISSING)
 
     def last(self, stream: Int64, at: Int64) -> Int64:
         """Last work that each stream was asked for before an instant; missing if there is none, or no stream."""
@@ -99,23 +100,23 @@ class StreamQueues:
 
     def used_by(self, asking: _Rows, at: Int64) -> Int64:
         """Stream that each call's thread used last before an instant; missing if it used none."""
-        found = np.full(len(at), MISSING)
+        used = np.full(len(at), MISSING)
         for here, mine in self._of_threads(asking):
             which = np.searchsorted(self.at[mine], at[here]) - 1
-            found[here[which >= 0]] = self.stream[mine[which[which >= 0]]]
-        return found
+            used[here[which >= 0]] = self.stream[mine[which[which >= 0]]]
+        return used
 
     def next_of_thread(self, asking: _Rows, at: Int64, other_than: Int64) -> Int64:
         """Work that each call's thread asked for next after an instant, on other streams than one; or missing."""
-        found = np.full(len(at), MISSING)
+        following = np.full(len(at), MISSING)
         for here, mine in self._of_threads(asking):
             for stream in np.unique(other_than[here]).tolist():
                 some = here[other_than[here] == stream]
                 rest = mine[self.stream[mine] != stream]
                 which = np.searchsorted(self.at[rest], at[some])
                 known = which < len(rest)
-                found[some[known]] = self.work[rest[which[known]]]
-        return found
+                following[some[known]] = self.work[rest[which[known]]]
+        return following
 
     def _of_threads(self, asking: _Rows) -> Iterator[tuple[NDArray[np.intp], NDArray[np.intp]]]:
         """For each thread, positions of its calls among some rows, and of the work it asked for, in order of time."""
@@ -130,6 +131,36 @@ class _Waits(NamedTuple):
     call: _Rows
 
 
+class Awaited(NamedTuple):
+    """Work that had ended by the return of a call, by what that call means; by the clocks it may end later."""
+
+    work: _Rows
+    call: _Rows
+    #: True where no guess about streams is in it.
+    sure: Bool
+
+
+def awaited(trace: RankTrace) -> Awaited:
+    """Find the work that calls waited for, whenever it ended."""
+    events, kinds, queues = trace.events, call_kinds(trace), StreamQueues.of(trace)
+    calls = np.flatnonzero(kinds == CallKind.DEVICE_WAIT)
+    works = np.flatnonzero(events.is_gpu_work & events.has_call)
+    of_one_device = len(np.unique(events.device[works])) == 1
+    awaited: list[tuple[_Rows, _Rows, Bool]] = []
+    for stream in range(len(queues.first) - 1):
+        work = last_of_calls(events, queues.last(np.full(len(calls), stream), events.start[calls]))
+        awaited.append((work, calls, np.full(len(calls), of_one_device)))
+    for waiting, asking in _waits_for_streams(trace, np.ones(len(events), np.bool_)):
+        work = last_of_calls(events, queues.last(queues.used_by(asking, events.start[asking]), events.start[asking]))
+        awaited.append((work, waiting, np.zeros(len(waiting), np.bool_)))
+    copies = awaited_copies(trace)
+    copies = copies[(kinds[events.call[copies]] == CallKind.COPY) | to_pageable(trace)[copies]]
+    awaited.append((copies, events.call[copies].astype(np.int64), np.ones(len(copies), np.bool_)))
+    work, calls, sure = (np.concatenate(part) for part in zip(*awaited, strict=True))
+    known = work != MISSING
+    return Awaited(work[known], calls[known], sure[known])
+
+
 def inferred_syncs(trace: RankTrace, region: Region, nodes: Nodes) -> Edges:
     """Edges from ends of work to the ends of calls that waited for it, and to work that streams held back for it.
 
@@ -137,11 +168,11 @@ def inferred_syncs(trace: RankTrace, region: Region, nodes: Nodes) -> Edges:
     that waits for
 
     - a device waits for the last work of each of its streams;
-    - a stream, for the last work of the stream that its thread used last, unless only another stream's work ended
-      during the call;
+    - a stream, for the last work of the stream that its thread used last, and all of a CUDA graph there, unless only
+      another stream's work ended during the call;
     - an event, likewise, for work before the last recorded event;
-    - its own copy, if that ended during the call; ``cudaFree``, for work that ended during the call; a long launch, for
-      room in the queue of a full stream.
+    - its own copy, if that ended during the call (:func:`awaited_copies`); ``cudaFree``, for work that ended during the
+      call; a long launch, for room in the queue of a full stream.
 
     After ``cudaStreamWaitEvent`` the thread's next work on another stream waits for the work of the thread's last
     stream before the last recorded event. If that cannot be, the thread's next work waits for the last work to end
@@ -152,9 +183,9 @@ def inferred_syncs(trace: RankTrace, region: Region, nodes: Nodes) -> Edges:
     """
     inside = mask_of(region.rows, len(trace.events))
     starts, stops = nodes.positions(len(inside))
-    found = [(stops[work], stops[call]) for work, call in _waits(trace, inside)]
-    found += [(stops[work], starts[held_back]) for work, held_back in _between_streams(trace, inside)]
-    source, target = (np.concatenate(ends) for ends in zip(*found, strict=True))
+    syncs = [(stops[work], stops[call]) for work, call in _waits(trace, inside)]
+    syncs += [(stops[work], starts[held_back]) for work, held_back in _between_streams(trace, inside)]
+    source, target = (np.concatenate(ends) for ends in zip(*syncs, strict=True))
     pairs = np.unique(np.stack([source, target], axis=1), axis=0)
     return waits_as_edges(pairs[:, 0], pairs[:, 1], inferred=True)
 
@@ -170,22 +201,33 @@ def _waits(trace: RankTrace, inside: Bool) -> Iterator[_Waits]:
     calls = of(CallKind.DEVICE_WAIT)
     for stream in range(len(queues.first) - 1):
         yield _ended_in_time(trace, queues.last(np.full(len(calls), stream), trace.events.start[calls]), calls)
-    yield _for_stream(trace, queues, calls := of(CallKind.STREAM_WAIT), calls)
-    # The trace does not name the event: the last one that was recorded on any thread, or else by the call itself.
-    calls = of(CallKind.EVENT_WAIT)
-    records = trace.events.by_start(np.flatnonzero(call_kinds(trace) == CallKind.EVENT_RECORD))
-    last = _last_before(trace.events, records, calls)
-    yield _for_stream(trace, queues, calls, np.where(last != MISSING, last, calls))
-    yield _for_own_copies(trace, of(CallKind.COPY, CallKind.COPY_ASYNC))
+    for calls, asking in _waits_for_streams(trace, inside):
+        yield _for_stream(trace, queues, calls, asking)
+    copies = awaited_copies(trace)
+    copies = copies[inside[trace.events.call[copies]]]
+    yield _ended_in_time(trace, copies, trace.events.call[copies])
     yield _for_any_work(trace, queues, of(CallKind.FREE))
     yield _for_room(trace, queues, np.flatnonzero(inside))
+
+
+def _waits_for_streams(trace: RankTrace, inside: Bool) -> Iterator[tuple[_Rows, _Rows]]:
+    """Calls that wait for a stream or an event, and the calls at which what they wait for had been asked for."""
+    kinds = call_kinds(trace)
+    calls = np.flatnonzero(inside & (kinds == CallKind.STREAM_WAIT))
+    yield calls, calls
+    # The trace does not name the event: the last one that was recorded on any thread, or else by the call itself.
+    calls = np.flatnonzero(inside & (kinds == CallKind.EVENT_WAIT))
+    records = trace.events.by_start(np.flatnonzero(kinds == CallKind.EVENT_RECORD))
+    last = _last_before(trace.events, records, calls)
+    yield calls, np.where(last != MISSING, last, calls)
 
 
 def _for_stream(trace: RankTrace, queues: StreamQueues, calls: _Rows, asking: _Rows) -> _Waits:
     """Waits for the stream that the thread of an ``asking`` call used last, or for the last work to end in the call."""
     events = trace.events
     start, stop = events.start[calls], events.stop[calls]
-    work = queues.last(queues.used_by(asking, events.start[asking]), events.start[asking])
+    last = queues.last(queues.used_by(asking, events.start[asking]), events.start[asking])
+    work = last_of_calls(events, last)
     ended = events.stop[work]
     during = (work != MISSING) & (ended > start) & (ended <= stop)
     other = queues.last_ended(start, stop)
@@ -193,14 +235,6 @@ def _for_stream(trace: RankTrace, queues: StreamQueues, calls: _Rows, asking: _R
     better = ~during & (other != MISSING) & (ended > start)
     better &= (stop - ended <= MAX_RETURN) & (stop - start > MAX_RETURN)
     return _ended_in_time(trace, np.where(better, other, work), calls)
-
-
-def _for_own_copies(trace: RankTrace, calls: _Rows) -> _Waits:
-    """Waits of calls for their own copies that ended during the call."""
-    events = trace.events
-    copies = np.flatnonzero((events.category == Category.COPY) & events.has_call)
-    copies = copies[mask_of(calls, len(events))[events.call[copies]]]
-    return _ended_in_time(trace, copies, events.call[copies])
 
 
 def _for_any_work(trace: RankTrace, queues: StreamQueues, calls: _Rows) -> _Waits:
@@ -238,8 +272,8 @@ def _between_streams(trace: RankTrace, inside: Bool) -> Iterator[_Waits]:
     queues, at = StreamQueues.of(trace), events.start[calls]
     # The event that a thread recorded last stands for work of its stream; the stream that waits is another one.
     records, recorded = np.flatnonzero(kinds == CallKind.EVENT_RECORD), np.full(len(calls), MISSING, np.int64)
-    for here, there in by_thread(events, calls, records):
-        recorded[here] = _last_before(events, events.by_start(records[there]), calls[here])
+    for waiting, earlier in by_thread(events, calls, records):
+        recorded[waiting] = _last_before(events, events.by_start(records[earlier]), calls[waiting])
     recorded_at = np.where(recorded != MISSING, events.start[recorded], 0)
     meant = queues.used_by(calls, recorded_at)
     held_back = queues.next_of_thread(calls, at, meant)

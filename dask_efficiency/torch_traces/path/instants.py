@@ -143,9 +143,9 @@ def _along_threads(lane: Int32, event: Int32, is_start: Bool, on_gpu: Bool) -> t
     levels = stable_order(level)
     starting = is_start[order[levels]]
     last = np.maximum.accumulate(np.where(starting, np.arange(len(levels)), -1))
-    found = (last >= 0) & (height[levels] > 0)
-    found[found] = level[levels[last[found]]] == level[levels[found]]
-    innermost[order[levels[found]]] = event[order[levels[last[found]]]]
+    inside = (last >= 0) & (height[levels] > 0)
+    inside[inside] = level[levels[last[inside]]] == level[levels[inside]]
+    innermost[order[levels[inside]]] = event[order[levels[last[inside]]]]
     return before, depth, innermost
 
 
@@ -173,6 +173,6 @@ def last_before(group: NDArray[np.integer], sources: Bool, targets: Bool) -> tup
     order = positions[stable_order(group[positions])]
     is_source = sources[order]
     last = np.maximum.accumulate(np.where(is_source, np.arange(len(order)), -1)) if len(order) else order
-    found = (last >= 0) & ~is_source
-    found[found] = group[order[last[found]]] == group[order[found]]
-    return order[last[found]], order[found]
+    has_source = (last >= 0) & ~is_source
+    has_source[has_source] = group[order[last[has_source]]] == group[order[has_source]]
+    return order[last[has_source]], order[has_source]

@@ -21,6 +21,7 @@ from dask_efficiency.torch_traces.kineto.load import read_rank
 from dask_efficiency.torch_traces.kineto.trace import CALLS, GPU_WORK, Category, Events, RankTrace
 from dask_efficiency.torch_traces.path.build import build_graph
 from dask_efficiency.torch_traces.path.graph import Region
+from dask_efficiency.torch_traces.path.repairs import repaired
 from dask_efficiency.torch_traces.path.tiling import tile
 
 #: Categories that are recorded only for the profiled thread, and for autograd's threads on its behalf.
@@ -40,7 +41,7 @@ _READ: WeakKeyDictionary[TaskProfile, list[_Stretch]] = WeakKeyDictionary()
 
 
 @dataclass(frozen=True, slots=True)
-class _ProfiledRun:
+class ProfiledRun:
     """A profile, read, with an annotation of its window on the run's thread; the region has the run's own events."""
 
     trace: RankTrace
@@ -58,9 +59,9 @@ class _ProfiledRun:
         return length(overlaps(union(kernels.start, kernels.stop), window)[0])
 
 
-def read_profile(profile: TaskProfile, name: str) -> _ProfiledRun | None:
+def read_profile(profile: TaskProfile, name: str) -> ProfiledRun | None:
     """Read a run's profile; None if its thread did not use torch. Raises :class:`KinetoFileError` if it is damaged."""
-    trace = read_rank(io.BytesIO(profile.content), name)
+    trace = repaired(read_rank(io.BytesIO(profile.content), name))
     ahead = profile.start - profile.started
     start, stop = profile.started, profile.stop - ahead
     events = trace.events
@@ -75,7 +76,7 @@ def read_profile(profile: TaskProfile, name: str) -> _ProfiledRun | None:
     for column, values in columns.items():
         columns[column] = np.append(values, np.array([last.get(column, MISSING)], values.dtype))
     whole = replace(trace, events=Events(**columns), names=(*trace.names, name))
-    return _ProfiledRun(whole, Region(start, stop, rows, name), ahead)
+    return ProfiledRun(whole, Region(start, stop, rows, name), ahead)
 
 
 def _own(events: Events, own_thread: Bool, start: int, stop: int) -> Int32:
@@ -134,13 +135,14 @@ def with_gpu_times(trace: RunTrace) -> RunTrace:
     gpu_ns = trace.runs.gpu_ns.copy()
     for profile in trace.profiles:
         with suppress(KinetoFileError):
-            found = read_profile(profile, _name(trace, profile))
-            if found is not None and (seen := found.gpu_ns) is not None:
+            run = read_profile(profile, name_of_profile(trace, profile))
+            if run is not None and (seen := run.gpu_ns) is not None:
                 gpu_ns[profile.run] = seen
     return replace(trace, runs=replace(trace.runs, gpu_ns=gpu_ns)) if trace.profiles else trace
 
 
-def _name(trace: RunTrace, profile: TaskProfile) -> str:
+def name_of_profile(trace: RunTrace, profile: TaskProfile) -> str:
+    """Name of a profile for errors: its task's key."""
     task = int(trace.runs.task[profile.run])
     return f"the profile of {trace.keys[task]!r:.80}" if 0 <= task < len(trace.keys) else "the profile of a task"
 
@@ -149,14 +151,14 @@ def _stretches(trace: RunTrace, profile: TaskProfile) -> list[_Stretch]:
     """Stretches of the profiled time on the trace's clock, without gaps; empty if torch was not used."""
     stretches = _READ.get(profile)
     if stretches is None:
-        found = read_profile(profile, _name(trace, profile))
+        profiled = read_profile(profile, name_of_profile(trace, profile))
         stretches = _READ[profile] = []
-        if found is not None:
-            tiled = tile(build_graph(found.trace, found.region))
+        if profiled is not None:
+            tiled = tile(build_graph(profiled.trace, profiled.region))
             # One for each operator: neighbours of one kind are joined.
             first = np.flatnonzero(np.diff(tiled.kind, prepend=np.int8(MISSING)))
-            start: Int64 = tiled.start[first] + found.ahead
-            stop: Int64 = np.append(tiled.start[first[1:]], tiled.stop[-1:]) + found.ahead
+            start: Int64 = tiled.start[first] + profiled.ahead
+            stop: Int64 = np.append(tiled.start[first[1:]], tiled.stop[-1:]) + profiled.ahead
             stretches += zip(tiled.kind[first].tolist(), start.tolist(), stop.tolist(), strict=True)
     return stretches
 
@@ -175,8 +177,8 @@ def _expanded(block: list[SegmentRow], stretches: list[_Stretch]) -> Iterator[Se
     after = [(row[0], max(row[1], end), row[2]) for row in block if row[2] > end]
     computed = sum(row[2] - row[1] for row in block if row[0] == _CPU)
     computed -= sum(last - first for kind, first, last in (*before, *after) if kind == _CPU)
-    found = [*before, *_by_clock(inside, computed), *after]
-    for kind, alike in groupby(found, key=lambda stretch: stretch[0]):
+    pieces = [*before, *_by_clock(inside, computed), *after]
+    for kind, alike in groupby(pieces, key=lambda stretch: stretch[0]):
         parts = list(alike)
         yield (kind, parts[0][1], parts[-1][2], *rest)
 

@@ -12,10 +12,10 @@ from numpy.typing import NDArray
 
 from dask_efficiency.accounts.tables import MISSING, Bool, Int32, Int64
 from dask_efficiency.torch_traces.kineto.numbers import mask_of
-from dask_efficiency.torch_traces.kineto.trace import Category, RankTrace
+from dask_efficiency.torch_traces.kineto.trace import RankTrace
 from dask_efficiency.torch_traces.path.graph import EdgeKind, TorchGraph, starts_and_stops
 from dask_efficiency.torch_traces.path.instants import Instants, last_before
-from dask_efficiency.torch_traces.path.roles import WAITS, call_kinds, cpu_collectives, events_named
+from dask_efficiency.torch_traces.path.roles import WAITS, awaited_copies, call_kinds, cpu_collectives, events_named
 
 #: Operators of the backward pass as autograd's engine calls them: today ``autograd::engine::evaluate_function: ...``,
 #: formerly ``AddmmBackward0`` and ``torch::autograd::AccumulateGrad``.
@@ -154,12 +154,11 @@ def _after_work_before_window(graph: TorchGraph, instants: Instants) -> _Candida
 
 
 def _after_own_copies(trace: RankTrace, instants: Instants) -> _Candidates:
-    """Calls waited for their own copies that ended during the call, as the host's memory was pageable."""
+    """Calls waited for their own copies that ended during the call."""
     events = trace.events
     ends = np.flatnonzero(instants.on_gpu & ~instants.is_start)
-    ends = ends[events.category[instants.event[ends]] == Category.COPY]
+    ends = ends[mask_of(awaited_copies(trace), len(events))[instants.event[ends]]]
     call = events.call[instants.event[ends]]
-    ends, call = ends[call != MISSING], call[call != MISSING]
     _, returns = starts_and_stops(instants.event, instants.is_start, len(events))
     return _Candidates(ends, returns[call], True)
 

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from dask_efficiency.accounts.tables import Bool, Int64
 from dask_efficiency.gpu.intervals import IntervalArrays, difference, union
 from dask_efficiency.torch_traces.kineto.numbers import first_with, mask_of
-from dask_efficiency.torch_traces.kineto.trace import NAMED_BY_PROGRAMS, Category, RankTrace
+from dask_efficiency.torch_traces.kineto.trace import NAMED_BY_PROGRAMS, SAY_NOTHING, Category, RankTrace
 from dask_efficiency.torch_traces.path.collectives import CollectiveArrivals
 from dask_efficiency.torch_traces.path.region import ProfilerSteps
 from dask_efficiency.torch_traces.path.roles import (
@@ -65,7 +65,7 @@ def occupation_of(trace: RankTrace, offset: int, data_loading: Sequence[str]) ->
     on_cpu = difference(difference(covered(operators & ~asking), waiting), loading)
     compute = union(np.concatenate([on_gpu.start, on_cpu.start]), np.concatenate([on_gpu.stop, on_cpu.stop]))
     exchanged = difference(difference(covered(exchanges | asking), compute), loading)
-    known = events.category != Category.OTHER
+    known = ~np.isin(events.category, SAY_NOTHING)
     first = int(events.start[known].min()) if known.any() else 0
     return Occupation(compute, loading, exchanged, first + offset)
 
@@ -125,7 +125,7 @@ def activities(
     arrivals: CollectiveArrivals, since: Int64, occupations: Sequence[Occupation], steps: Sequence[ProfilerSteps]
 ) -> NDArray[np.int64]:
     """Nanoseconds of each arrival by cause, from ``since``, when all were together; shape (arrivals, causes)."""
-    found = np.zeros((len(arrivals), len(LatenessCause)), np.int64)
+    spent = np.zeros((len(arrivals), len(LatenessCause)), np.int64)
     since = arrivals.repeated(since)
     for rank, (occupation, own) in enumerate(zip(occupations, steps, strict=True)):
         rows = np.flatnonzero(arrivals.rank == rank)
@@ -140,19 +140,19 @@ def activities(
             (LatenessCause.COMMUNICATION, occupation.communication),
         ):
             until = _time_before(intervals, start)
-            found[rows, cause] = _time_before(intervals, stop) - until
-            unknown -= found[rows, cause]
+            spent[rows, cause] = _time_before(intervals, stop) - until
+            unknown -= spent[rows, cause]
             late_start -= _time_before(intervals, began) - until
-        found[rows, LatenessCause.LATE_START] = late_start
-        found[rows, LatenessCause.UNKNOWN] = unknown - late_start
-    return found
+        spent[rows, LatenessCause.LATE_START] = late_start
+        spent[rows, LatenessCause.UNKNOWN] = unknown - late_start
+    return spent
 
 
-def excess(arrivals: CollectiveArrivals, rows: NDArray[np.intp], found: NDArray[np.int64]) -> NDArray[np.int64]:
+def excess(arrivals: CollectiveArrivals, rows: NDArray[np.intp], spent: NDArray[np.int64]) -> NDArray[np.int64]:
     """Nanoseconds of a row of each collective above the other ranks' median; shape (collectives, causes)."""
     others = ~mask_of(rows, len(arrivals))
     bounds = [*arrivals.begins.tolist(), len(arrivals)]
     usual = np.zeros((len(rows), len(LatenessCause)))
     for number, (first, last) in enumerate(pairwise(bounds)):
-        usual[number] = np.median(found[first:last][others[first:last]], axis=0)
-    return found[rows] - usual.astype(np.int64)
+        usual[number] = np.median(spent[first:last][others[first:last]], axis=0)
+    return spent[rows] - usual.astype(np.int64)

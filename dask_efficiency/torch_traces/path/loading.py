@@ -6,7 +6,7 @@ import numpy as np
 
 from dask_efficiency.accounts.tables import MISSING, Int32
 from dask_efficiency.runs.path.kinds import KINDS, Kind
-from dask_efficiency.torch_traces.kineto.trace import Category
+from dask_efficiency.torch_traces.kineto.trace import SAY_NOTHING, Category
 from dask_efficiency.torch_traces.path.graph import TorchGraph
 from dask_efficiency.torch_traces.path.lanes import by_thread
 from dask_efficiency.torch_traces.path.roles import events_matching
@@ -15,7 +15,7 @@ from dask_efficiency.torch_traces.path.stretches import RawStretches
 #: Pattern of the annotations with which PyTorch's loaders mark that a program takes its next batch.
 DATA_LOADING = (r"^enumerate\((DataLoader|DataPipe)\)",)
 
-_ON_THREADS = (Category.OPERATOR, Category.ANNOTATION, Category.PYTHON, Category.OTHER)
+_ON_THREADS = (Category.OPERATOR, Category.ANNOTATION, Category.PYTHON, *SAY_NOTHING)
 #: Kinds of a thread's time that become data loading within these events.
 _CPU = (KINDS.index(Kind.COMPUTE_CPU), KINDS.index(Kind.COMPUTE_NONCPU))
 
@@ -36,8 +36,8 @@ def with_loading(graph: TorchGraph, raw: RawStretches) -> RawStretches:
     raw = raw.cut(np.concatenate([events.start[rows], events.stop[rows]]))
     kind, event = raw.kind.copy(), raw.event.copy()
     candidates = np.flatnonzero(np.isin(kind, _CPU) & (raw.on_thread_of != MISSING))
-    for which, there in by_thread(events, rows, raw.on_thread_of[candidates]):
-        here, mine = candidates[there], rows[which]
+    for which, stretches in by_thread(events, rows, raw.on_thread_of[candidates]):
+        here, mine = candidates[stretches], rows[which]
         mine = events.by_start(mine)
         # the one that ends last of those that have begun
         stop = events.stop[mine]

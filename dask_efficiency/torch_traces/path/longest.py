@@ -92,11 +92,11 @@ def path_edges(graph: TorchGraph, nodes: Int32) -> Int32:
     after[nodes[:-1]] = nodes[1:]
     place[nodes] = np.arange(len(nodes))
     on_path = np.flatnonzero(after[edges.source] == edges.target)
-    found: Int32 = on_path[np.argsort(place[edges.source[on_path]])].astype(np.int32)
-    if len(found) != max(len(nodes) - 1, 0):
-        missing = np.setdiff1d(nodes[:-1], edges.source[found])
+    positions: Int32 = on_path[np.argsort(place[edges.source[on_path]])].astype(np.int32)
+    if len(positions) != max(len(nodes) - 1, 0):
+        missing = np.setdiff1d(nodes[:-1], edges.source[positions])
         raise ValueError(f"no edge of the path leaves node {missing[0]}")
-    return found
+    return positions
 
 
 def breakdown(graph: TorchGraph, edges: Int32) -> PathBreakdown:
@@ -113,12 +113,12 @@ def bounds(graph: TorchGraph) -> Int8:
     of_event[graph.trace.events.is_gpu_work] = BOUNDS.index(Bound.GPU_COMPUTE)
     of_event[gpu_collectives(graph.trace)] = BOUNDS.index(Bound.GPU_COMMUNICATION)
     kind = graph.edges.kind
-    found = np.full(len(kind), MISSING, np.int8)
-    found[kind == EdgeKind.KERNEL_DELAY] = BOUNDS.index(Bound.GPU_KERNEL_GAPS)
-    found[kind == EdgeKind.LAUNCH_DELAY] = BOUNDS.index(Bound.GPU_LAUNCHES)
+    bound = np.full(len(kind), MISSING, np.int8)
+    bound[kind == EdgeKind.KERNEL_DELAY] = BOUNDS.index(Bound.GPU_KERNEL_GAPS)
+    bound[kind == EdgeKind.LAUNCH_DELAY] = BOUNDS.index(Bound.GPU_LAUNCHES)
     operator = (kind == EdgeKind.OPERATOR) & (graph.edges.event != MISSING)
-    found[operator] = of_event[graph.edges.event[operator]]
-    return found
+    bound[operator] = of_event[graph.edges.event[operator]]
+    return bound
 
 
 def summary(graph: TorchGraph, edges: Int32) -> dict[str, float]:
@@ -171,15 +171,15 @@ def edge_columns(graph: TorchGraph, on_path: Int32) -> dict[str, Any]:
 
 def _event_columns(graph: TorchGraph, event: Int32) -> dict[str, Any]:
     """Columns about some events; None or MISSING where there is no event."""
-    trace, there = graph.trace, event != MISSING
-    events, known = trace.events, there.tolist()
+    trace, has_event = graph.trace, event != MISSING
+    events, known = trace.events, has_event.tolist()
     names = [trace.names[name] if is_known else None for name, is_known in zip(events.name[event], known, strict=True)]
     categories = zip(events.category[event].tolist(), known, strict=True)
     of_file = {"event": "index", "process": "process", "thread": "thread", "stream": "stream"}
     return {
         "name": names,
         "category": [KINETO_CATEGORIES[Category(number)] if is_known else None for number, is_known in categories],
-        **{name: np.where(there, getattr(events, column)[event], MISSING) for name, column in of_file.items()},
+        **{name: np.where(has_event, getattr(events, column)[event], MISSING) for name, column in of_file.items()},
     }
 
 

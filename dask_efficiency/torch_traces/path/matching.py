@@ -43,7 +43,7 @@ def match_collectives(trace: KinetoTrace) -> Collectives:
     between agree best. Sends and receives are paired by their ends once the clocks are aligned. A collective has at
     least two of the ranks; exchanges that are in none are counted.
     """
-    parts = [Exchanges.empty(), *(exchanges_of(each, rank) for rank, each in enumerate(trace.ranks))]
+    parts = [Exchanges.empty(), *(exchanges_of(rank_trace, rank) for rank, rank_trace in enumerate(trace.ranks))]
     names = Exchanges.dtypes()
     exchanges = Exchanges(**{name: np.concatenate([getattr(part, name) for part in parts]) for name in names})
     groups, ordered, group = _process_groups(trace, exchanges)
@@ -84,10 +84,10 @@ def _process_groups(trace: KinetoTrace, exchanges: Exchanges) -> tuple[tuple[str
         for group, stream, name in {*zip(part.group.tolist(), part.stream.tolist(), annotation.tolist(), strict=True)}:
             place = stream if alike or stream == MISSING else used.index(stream)
             mine = (part.group == group) & (part.stream == stream) & (annotation == name)
-            found = known.setdefault(_key(rank, group, place, name), len(known))
-            number[rows[mine]] = found
+            position = known.setdefault(_key(rank, group, place, name), len(known))
+            number[rows[mine]] = position
             if group != MISSING or stream == MISSING:
-                ordered.add(found)
+                ordered.add(position)
     return tuple(name for name, _ in known), ordered, number
 
 
@@ -145,9 +145,9 @@ def _pairs(timed: Exchanges, rows: _Rows) -> tuple[_Rows, _Rows]:
 def _between_two(timed: Exchanges, mine: _Rows, ranks: Int32) -> list[tuple[_Rows, _Rows]]:
     """Pairs in order, for both directions; profiles may have recorded different parts."""
     pairs = []
-    for one, other in (ranks, ranks[::-1]):
-        sends = mine[(timed.rank[mine] == one) & (timed.kind[mine] == CollectiveKind.SEND)]
-        receives = mine[(timed.rank[mine] == other) & (timed.kind[mine] == CollectiveKind.RECEIVE)]
+    for sender, receiver in (ranks, ranks[::-1]):
+        sends = mine[(timed.rank[mine] == sender) & (timed.kind[mine] == CollectiveKind.SEND)]
+        receives = mine[(timed.rank[mine] == receiver) & (timed.kind[mine] == CollectiveKind.RECEIVE)]
         if not len(sends) or not len(receives):
             continue
         # A transfer may end when it is waited for, long after the call: ends only tell which parts were recorded.

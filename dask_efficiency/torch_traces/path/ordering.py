@@ -33,9 +33,9 @@ def topological_ranks(at: Int64, source: Int32, target: Int32) -> NDArray[np.int
 
 def _places(nodes: int, source: Int32, target: Int32) -> NDArray[np.intp]:
     """Places of nodes in an order for these edges; 0 for nodes without edges."""
-    found, ends = np.unique(np.concatenate([source, target]), return_inverse=True)
+    connected, ends = np.unique(np.concatenate([source, target]), return_inverse=True)
     places = np.zeros(nodes, np.intp)
-    places[found[_order(len(found), ends[: len(source)], ends[len(source) :])]] = np.arange(len(found))
+    places[connected[_order(len(connected), ends[: len(source)], ends[len(source) :])]] = np.arange(len(connected))
     return places
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 
-from dask_efficiency.accounts.tables import Int32
+from dask_efficiency.accounts.tables import Int32, frame_of, needs_pandas
 from dask_efficiency.runs.path.kinds import KINDS, Kind
 from dask_efficiency.runs.path.parts import PathPart, headline, worth_finding
 from dask_efficiency.runs.trace.errors import EmptyTraceError
@@ -22,8 +22,10 @@ from dask_efficiency.torch_traces.path.build import build_graph
 from dask_efficiency.torch_traces.path.changes import Rewired, retimed, unchanged, with_changes, with_edges
 from dask_efficiency.torch_traces.path.data_flow import DataFlow, data_flow
 from dask_efficiency.torch_traces.path.graph import TorchGraph
+from dask_efficiency.torch_traces.path.grounds import Grounds, grounds_of
 from dask_efficiency.torch_traces.path.ranks import JobRanks, job_ranks
 from dask_efficiency.torch_traces.path.region import TorchQuestion, find_region
+from dask_efficiency.torch_traces.path.repairs import repaired
 from dask_efficiency.torch_traces.path.speeds import TorchChanges, check_patterns
 from dask_efficiency.torch_traces.path.stalls import Stall, stalls
 from dask_efficiency.torch_traces.path.streams import QueueLengths, queue_lengths
@@ -133,11 +135,12 @@ class TorchCriticalPath(Shown):
             ``gpu_communication_bound``, ``gpu_kernel_kernel_overhead`` and ``gpu_kernel_launch_overhead``. Their sum
             is 1, or 0 where the longest path takes no time.
         """
-        import pandas as pd
+        with needs_pandas():
+            import pandas as pd
 
         shares = dict(sorted(self.shares.items(), key=lambda item: -item[1]))
-        found: pd.Series[float] = pd.Series(shares, dtype=float, name="share").rename_axis("bound_by")
-        return found
+        summary: pd.Series[float] = pd.Series(shares, dtype=float, name="share").rename_axis("bound_by")
+        return summary
 
     def seconds(self, by: str = "kind") -> dict[str, float]:
         """Seconds of the window by kind, by name of the event or by rank; largest first. Their sum is the window.
@@ -176,7 +179,7 @@ class TorchCriticalPath(Shown):
             Columns ``edge`` (position in :meth:`edges`), ``kind``, ``name`` of the event, ``duration_seconds``,
             ``bound_by`` (empty for an edge without time of its own), ``process``, ``thread``, ``stream``.
         """
-        return _frame(tables.breakdown_columns(self.graph, self.path_edges))
+        return frame_of(tables.breakdown_columns(self.graph, self.path_edges))
 
     def nodes(self) -> pd.DataFrame:
         """Starts and ends of the chosen rank's events, in time order. Needs pandas.
@@ -188,7 +191,7 @@ class TorchCriticalPath(Shown):
             (position among the file's ``traceEvents``), ``process``, ``thread``, ``stream``, and ``critical`` (true on
             the longest path).
         """
-        return _frame(tables.node_columns(self.graph, self.longest))
+        return frame_of(tables.node_columns(self.graph, self.longest))
 
     def edges(self) -> pd.DataFrame:
         """Edges of the chosen rank's graph: what its nodes had to wait for. Needs pandas.
@@ -200,7 +203,7 @@ class TorchCriticalPath(Shown):
             (HTA's), ``weight_seconds``, ``inferred``, ``critical``, and those of :meth:`nodes` for the event whose time
             it is.
         """
-        return _frame(tables.edge_columns(self.graph, self.path_edges))
+        return frame_of(tables.edge_columns(self.graph, self.path_edges))
 
     @property
     def offset(self) -> tuple[int, ...]:
@@ -240,11 +243,11 @@ class TorchCriticalPath(Shown):
 
     def stalls(self) -> dict[str, Stall]:
         """Time in calls that manage memory and in events that load data, over the ranks of the path; longest first."""
-        found = []
+        of_graphs = []
         for graph, position in zip(self.graphs, self.positions, strict=True):
             mine, shift = self.stretches.take(self.stretches.rank == position), self.offset[position]
-            found.append((graph, replace(mine, start=mine.start - shift, stop=mine.stop - shift)))
-        return stalls(found)
+            of_graphs.append((graph, replace(mine, start=mine.start - shift, stop=mine.stop - shift)))
+        return stalls(of_graphs)
 
     @property
     def headline(self) -> str:
@@ -260,12 +263,17 @@ class TorchCriticalPath(Shown):
     def _parts(self) -> list[PathPart]:
         if not self.window_seconds:
             return []
-        found: list[PathPart] = late("dask_efficiency.torch_traces.path.findings:parts")(self)
-        return found
+        parts: list[PathPart] = late("dask_efficiency.torch_traces.path.findings:parts")(self)
+        return parts
 
     def gpu_seconds_during(self, kind: Kind) -> float:
         """Seconds of the path's time of a kind in which the GPUs of its rank were at work."""
         return gpu_seconds_during(kind, self.stretches, self.graphs, self.positions, self.offset)
+
+    @cached_property
+    def grounds(self) -> Grounds:
+        """Known and unknown parts of what the findings rest on."""
+        return grounds_of(self.stretches, self.graphs, self.positions, self.offset)
 
     @property
     def has_gpu(self) -> bool:
@@ -311,8 +319,8 @@ class TorchCriticalPath(Shown):
         return [unchanged(graph) for graph in self.graphs]
 
     def _with(self, changes: TorchChanges) -> list[Rewired]:
-        each = zip(self.graphs, self._unchanged, strict=True)
-        return [with_changes(graph, was, changes) for graph, was in each]
+        graphs = zip(self.graphs, self._unchanged, strict=True)
+        return [with_changes(graph, was, changes) for graph, was in graphs]
 
     def _changes(self, speed_up: Mapping[str, float] | None, without: Collection[str]) -> TorchChanges:
         changes = TorchChanges(speed_up or {}, without if isinstance(without, str) else tuple(without))
@@ -437,12 +445,6 @@ class TorchCriticalPath(Shown):
         return tables.to_networkx(self.graph, self.longest, self.path_edges)
 
 
-def _frame(columns: dict[str, Any]) -> pd.DataFrame:
-    import pandas as pd
-
-    return pd.DataFrame(columns)
-
-
 def critical_path(
     trace: KinetoTrace,
     *,
@@ -482,7 +484,8 @@ def critical_path(
     patterns = (data_loading,) if isinstance(data_loading, str) else tuple(data_loading or ())
     question = TorchQuestion(annotation, instance, rank, patterns)
     question.check()
+    trace = KinetoTrace(tuple(repaired(rank) for rank in trace.ranks))
     ranks = trace.ranks if rank is None else (trace.rank(rank),)
-    regions = [(each, find_region(each, annotation, instance)) for each in ranks]
-    graphs = tuple(build_graph(each, region, data_loading=patterns) for each, region in regions)
+    regions = [(rank, find_region(rank, annotation, instance)) for rank in ranks]
+    graphs = tuple(build_graph(rank, region, data_loading=patterns) for rank, region in regions)
     return TorchCriticalPath._of_graphs(trace, question, graphs)

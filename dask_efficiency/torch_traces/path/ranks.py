@@ -213,7 +213,7 @@ def _summed(which: NDArray[np.integer], values: Int64, length: int) -> Int64:
 
 
 def _stragglers(late: LateArrivals, together: Bool, ranks: int) -> StepStragglers:
-    found, excesses = [], late.excess()
+    rows, excesses = [], late.excess()
     for step in np.unique(late.step):
         mine = np.flatnonzero(late.step == step)
         caused = _summed(late.rank[mine], late.waits[mine], ranks)
@@ -221,6 +221,6 @@ def _stragglers(late: LateArrivals, together: Bool, ranks: int) -> StepStraggler
         its = mine[late.rank[mine] == rank]
         cause = excesses[its].sum(axis=0).argmax()
         behind = late.behind_second[its[together[its]]].sum()
-        found.append((step, rank, cause, caused[rank], caused.sum(), behind))
-    columns = np.array(found, np.int64).reshape(-1, len(StepStragglers.dtypes())).T
+        rows.append((step, rank, cause, caused[rank], caused.sum(), behind))
+    columns = np.array(rows, np.int64).reshape(-1, len(StepStragglers.dtypes())).T
     return StepStragglers(*columns)

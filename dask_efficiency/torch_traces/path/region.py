@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from dask_efficiency.accounts.tables import MISSING, Column, ColumnTable, Int32, Int64
 from dask_efficiency.torch_traces.kineto.errors import UnknownAnnotationError
-from dask_efficiency.torch_traces.kineto.trace import CALLS, NAMED_BY_PROGRAMS, Category, RankTrace
+from dask_efficiency.torch_traces.kineto.trace import CALLS, NAMED_BY_PROGRAMS, SAY_NOTHING, Category, RankTrace
 from dask_efficiency.torch_traces.path.graph import Region
 from dask_efficiency.torch_traces.path.roles import events_named
 
@@ -68,7 +68,7 @@ def find_region(trace: RankTrace, annotation: str = "", instance: int | tuple[in
         start, stop = int(events.start[chosen].min()), int(events.stop[chosen].max())
         description = f"{annotation} {which}"
     else:
-        known = events.category != Category.OTHER
+        known = ~np.isin(events.category, SAY_NOTHING)
         start = int(events.start[known].min()) if known.any() else 0
         stop = int(events.stop[known].max()) if known.any() else 0
         description = "the whole trace"
@@ -82,19 +82,19 @@ def _instances(
     trace: RankTrace, annotation: str, instance: int | tuple[int, int] | None
 ) -> tuple[NDArray[np.intp], str]:
     """Rows of the chosen instances, and their numbers in words."""
-    found = _named(trace, annotation)
-    if not found.size:
+    instances = _named(trace, annotation)
+    if not instances.size:
         known = ", ".join(_listed(trace, np.flatnonzero(trace.events.category == Category.ANNOTATION))) or "none"
         raise UnknownAnnotationError(f"no annotation has {annotation!r} in its name; there is: {known}")
     first, last = instance if isinstance(instance, tuple) else (instance or 0, instance or 0)
-    if not 0 <= first <= last < len(found):
+    if not 0 <= first <= last < len(instances):
         wanted = f"{first} to {last}" if isinstance(instance, tuple) else str(first)
         raise UnknownAnnotationError(
             f"no instance {wanted} of {annotation!r}; there is: 0"
-            + (f" to {len(found) - 1}" if len(found) > 1 else "")
-            + f" ({', '.join(_listed(trace, found))})"
+            + (f" to {len(instances) - 1}" if len(instances) > 1 else "")
+            + f" ({', '.join(_listed(trace, instances))})"
         )
-    return found[first : last + 1], str(first) if first == last else f"{first} to {last}"
+    return instances[first : last + 1], str(first) if first == last else f"{first} to {last}"
 
 
 def _named(trace: RankTrace, annotation: str) -> NDArray[np.intp]:
@@ -102,9 +102,9 @@ def _named(trace: RankTrace, annotation: str) -> NDArray[np.intp]:
     events = trace.events
     wanted = events_named(trace, lambda name: annotation in name)
     for category in _CAN_BE_NAMED:
-        found = np.flatnonzero(wanted & (events.category == category))
-        if found.size:
-            return events.by_start(found)
+        rows = np.flatnonzero(wanted & (events.category == category))
+        if rows.size:
+            return events.by_start(rows)
     return np.empty(0, np.intp)
 
 
@@ -129,7 +129,7 @@ class ProfilerSteps(ColumnTable):
 
 def steps_of(trace: RankTrace) -> ProfilerSteps:
     """Steps of the profiler on a rank; none without a schedule."""
-    numbers = {position: int(found[1]) for position, name in enumerate(trace.names) if (found := _STEP.match(name))}
+    numbers = {position: int(step[1]) for position, name in enumerate(trace.names) if (step := _STEP.match(name))}
     events = trace.events
     rows = np.flatnonzero(np.isin(events.category, NAMED_BY_PROGRAMS) & np.isin(events.name, list(numbers)))
     rows = events.by_start(rows)

@@ -7,8 +7,10 @@ from collections.abc import Callable, Sequence
 from enum import IntEnum
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dask_efficiency.accounts.tables import MISSING, Bool, Int8
+from dask_efficiency.gpu.calls import LONG
 from dask_efficiency.runs.path.kinds import KINDS, Kind
 from dask_efficiency.torch_traces.kineto.trace import CALLS, NAMED_BY_PROGRAMS, Category, RankTrace
 
@@ -19,8 +21,11 @@ _COPY = re.compile(r"Memcpy(?:2D|3D|Peer|3DPeer|HtoD|DtoH|DtoD|HtoA|AtoH|DtoA|At
 #: Calls that hold a lock of CUDA's runtime: only one of them runs at a time, over all threads.
 HOLD_THE_RUNTIMES_LOCK = frozenset(["cudaHostAlloc", "cudaLaunchKernel", "cudaMemcpyAsync"])
 
-#: Parts of the names of kernels of NCCL, and of its relatives from AMD, Huawei and Microsoft.
-_KERNEL = re.compile("nccl|rccl|hccl|msccl", re.IGNORECASE)
+#: Parts of the names of kernels of NCCL, and of its relatives from AMD, Huawei and Microsoft; and of DeepEP, which
+#: exchanges the tokens of a mixture of experts.
+_KERNEL = re.compile(
+    r"nccl|rccl|hccl|msccl|\b(?:deep_)?ep::(?:\w+::)*(?:dispatch|combine|notify|cached_notify)", re.IGNORECASE
+)
 
 #: Names of work of torch.distributed's backends for the CPU on their own threads, such as ``gloo:all_reduce``. NCCL's
 #: work on the CPU only asks for a kernel.
@@ -28,7 +33,7 @@ _ON_CPU = re.compile("(?:gloo|mpi|ucc):")
 
 
 class CallKind(IntEnum):
-    """Kind of a call of CUDA or HIP. Calls that ask for work on the GPU have none: the work itself names its call."""
+    """Kind of a call of CUDA, HIP or Intel's runtimes."""
 
     OTHER = 0
     #: Waits until a device, or a context of it, is idle.
@@ -51,6 +56,8 @@ class CallKind(IntEnum):
     ALLOCATE = 9
     #: Frees memory, and waits for that until the device is idle.
     FREE = 10
+    #: Asks for kernels.
+    LAUNCH = 11
 
 
 #: By name without the prefix of the API (CUDA's runtime or driver, HIP) and the marks of versions.
@@ -66,6 +73,21 @@ _KINDS = {
     **dict.fromkeys(("MallocFromPoolAsync", "HostAlloc", "HostMalloc", "HostRegister"), CallKind.ALLOCATE),
     **dict.fromkeys(("MemAlloc", "MemAllocAsync", "MemAllocHost", "MemCreate", "MemMap"), CallKind.ALLOCATE),
     **dict.fromkeys(("Free", "FreeHost", "HostFree", "MemFree", "MemFreeHost"), CallKind.FREE),
+    **dict.fromkeys(("Launch", "LaunchByPtr", "GraphLaunch"), CallKind.LAUNCH),
+}
+_LAUNCH = re.compile(r"(?:Ext|Hcc)?(?:Module)?Launch(?:Cooperative|Multi)*Kernel\w*")
+
+#: By name in Intel's runtimes, Unified Runtime and Level Zero.
+_INTEL = {
+    **dict.fromkeys(
+        ("urQueueFinish", "zeCommandQueueSynchronize", "zeCommandListHostSynchronize"), CallKind.STREAM_WAIT
+    ),
+    **dict.fromkeys(("urEventWait", "zeEventHostSynchronize", "zeFenceHostSynchronize"), CallKind.EVENT_WAIT),
+    "zeEventQueryStatus": CallKind.EVENT_QUERY,
+    **dict.fromkeys(("urUSMDeviceAlloc", "urUSMHostAlloc", "urUSMSharedAlloc", "zeMemAllocDevice"), CallKind.ALLOCATE),
+    **dict.fromkeys(("urUSMFree", "zeMemFree"), CallKind.FREE),
+    **dict.fromkeys(("urEnqueueKernelLaunch", "urEnqueueCooperativeKernelLaunchExp"), CallKind.LAUNCH),
+    **dict.fromkeys(("zeCommandListAppendLaunchKernel", "urEnqueueKernelLaunchWithArgsExp"), CallKind.LAUNCH),
 }
 
 #: Calls that do nothing but wait for the GPU, and copies that wait.
@@ -80,13 +102,13 @@ def kind_of_call(name: str) -> CallKind:
     """Kind of a call by its name; OTHER for kinds that do not matter here."""
     api = _API.match(name)
     if api is None:
-        return CallKind.OTHER
+        return _INTEL.get(name, CallKind.OTHER)
     function = _VERSION.sub("", name[api.end() :])
     if function in _KINDS:
         return _KINDS[function]
     if _COPY.fullmatch(function.removesuffix("Async")):
         return CallKind.COPY_ASYNC if function.endswith("Async") else CallKind.COPY
-    return CallKind.OTHER
+    return CallKind.LAUNCH if _LAUNCH.fullmatch(function) else CallKind.OTHER
 
 
 def call_kinds(trace: RankTrace) -> Int8:
@@ -121,8 +143,8 @@ def gpu_collectives(trace: RankTrace) -> Bool:
     """
     events = trace.events
     exchanging = events_named(trace, lambda name: _KERNEL.search(name) is not None) | (events.collective != MISSING)
-    found: Bool = (events.category == Category.KERNEL) & exchanging
-    return found
+    exchanges: Bool = (events.category == Category.KERNEL) & exchanging
+    return exchanges
 
 
 def cpu_collectives(trace: RankTrace) -> Bool:
@@ -135,6 +157,85 @@ def cpu_collectives(trace: RankTrace) -> Bool:
 ALLOCATES = (CallKind.ALLOCATE, CallKind.FREE)
 
 
+def to_pageable(trace: RankTrace) -> Bool:
+    """Mask of copies to memory of the host that is pageable, by their names."""
+    return events_named(trace, lambda name: "-> Pageable" in name)
+
+
+def awaited_copies(trace: RankTrace) -> NDArray[np.intp]:
+    """Rows of the copies that their own calls waited for, if these returned after them.
+
+    Calls that wait do, whatever they copy, and others if the copy's name has memory of the host that is pageable as its
+    target. From pageable memory, or where the name does not tell, only a long call does: a short one has put the bytes
+    elsewhere, and returns before or after the copy by chance. Pinned memory is never waited for.
+    """
+    events, kinds = trace.events, call_kinds(trace)
+    copies = np.flatnonzero((events.category == Category.COPY) & events.has_call)
+    call = events.call[copies]
+    to_host = to_pageable(trace)[copies]
+    pinned = events_named(trace, lambda name: "Pinned" in name)[copies]
+    long = (events.stop[call] - events.start[call] >= LONG) & ~pinned
+    waits: Bool = (kinds[call] == CallKind.COPY) | ((kinds[call] == CallKind.COPY_ASYNC) & (to_host | long))
+    awaited: NDArray[np.intp] = copies[waits]
+    return awaited
+
+
+#: Nanoseconds from which on a call before the first launch creates the GPU's context, which takes 0.1 to some seconds;
+#: calls of other reasons take less.
+MIN_CONTEXT = 10_000_000
+
+#: Nanoseconds from which on the first calls that free memory create handles of libraries, which begin by that and take
+#: 0.2 to 6 s in three recorded traces. It counts from the end of the GPU's work.
+MIN_HANDLE = 100_000_000
+
+#: Number of calls that free memory among which these are: two in each of the traces.
+FIRST_FREES = 8
+
+#: Nanoseconds from which on the first call of a function, or launch of a kernel, loads code, if it takes so many times
+#: as long as the median of the function's calls. Chosen on three recorded traces.
+MIN_LOADING, MUCH_LONGER = 1_000_000, 10
+
+
+def sets_up(trace: RankTrace) -> Bool:
+    """Mask of the calls that set a library or the GPU up, as the first of a process do.
+
+    These are long calls before the first launch, whatever they are for; first calls of a function, or launches of a
+    kernel, that take far longer than the function's others; and the first calls that free memory, as long as each takes
+    far longer than that. Later calls that manage memory, wait or copy are none.
+    """
+    events, kinds = trace.events, call_kinds(trace)
+    lasts = events.stop - events.start
+    sets_up = np.zeros(len(events), np.bool_)
+    calls = np.flatnonzero(events.is_call & (lasts >= MIN_LOADING) & ~np.isin(kinds, BLOCKING))
+    if not len(calls):
+        return sets_up
+    works = np.flatnonzero(events.is_gpu_work & events.has_call)
+    launches = np.flatnonzero(kinds == CallKind.LAUNCH) if (kinds == CallKind.LAUNCH).any() else events.call[works]
+    if len(launches):
+        before = events.start[calls] <= events.start[launches].min()
+        sets_up[calls[before & (lasts[calls] >= MIN_CONTEXT)]] = True
+    frees = events.by_start(np.flatnonzero(events.is_call & (kinds == CallKind.FREE)))
+    for row in frees[:FIRST_FREES].tolist():
+        ended = events.stop[works][events.stop[works] <= events.stop[row]].max(initial=int(events.start[row]))
+        if events.stop[row] - ended < MIN_HANDLE:
+            break
+        sets_up[row] = True
+    # kernels by name, and other calls by theirs
+    subject = events.name.astype(np.int64)
+    subject[events.call[works]] = len(trace.names) + events.name[works]
+    everything = events.by_start(np.flatnonzero(events.is_call))
+    first = everything[np.unique(subject[everything], return_index=True)[1]]
+    candidates = np.intersect1d(first, calls[~np.isin(kinds[calls], ALLOCATES) & ~sets_up[calls]])
+    # the median of each function's calls, the lower of two
+    sorted_calls = everything[np.lexsort((lasts[everything], events.name[everything]))]
+    names, begins, counts = np.unique(events.name[sorted_calls], return_index=True, return_counts=True)
+    usual = lasts[sorted_calls[begins + (counts - 1) // 2]]
+    usual[counts == 1] = MIN_CONTEXT // MUCH_LONGER
+    of_function = np.searchsorted(names, events.name[candidates])
+    sets_up[candidates] |= lasts[candidates] >= MUCH_LONGER * usual[of_function]
+    return sets_up
+
+
 def own_kinds(trace: RankTrace) -> Int8:
     """Kind of each event's own time where nothing else explains it, as a position in KINDS."""
     kinds = np.full(len(trace.events), KINDS.index(Kind.COMPUTE_CPU), np.int8)
@@ -142,7 +243,7 @@ def own_kinds(trace: RankTrace) -> Int8:
     kinds[gpu_collectives(trace) | cpu_collectives(trace)] = KINDS.index(Kind.GPU_COMMUNICATION)
     of_call = call_kinds(trace)
     kinds[np.isin(of_call, WAITS)] = KINDS.index(Kind.GPU_SYNC)
-    kinds[np.isin(of_call, ALLOCATES)] = KINDS.index(Kind.COMPUTE_NONCPU)
+    kinds[np.isin(of_call, ALLOCATES) & ~sets_up(trace)] = KINDS.index(Kind.COMPUTE_NONCPU)
     return kinds
 
 

@@ -61,9 +61,9 @@ def aligned_places(reference: CollectiveOrder, other: CollectiveOrder, *, one_gr
     not fit.
     """
     nowhere = np.full(len(other.stop), NOWHERE)
-    found = _shift(reference, other)
-    if found is not None and (one_group or found[1] <= _MAX_OFF):
-        place = np.arange(len(nowhere)) + found[0]
+    shift = _shift(reference, other)
+    if shift is not None and (one_group or shift[1] <= _MAX_OFF):
+        place = np.arange(len(nowhere)) + shift[0]
         overlapping = np.flatnonzero((place >= 0) & (place < len(reference.stop)))
         fits = np.ones(len(place), np.bool_)
         fits[overlapping] = _agree(other.take(overlapping), reference.take(place[overlapping]))
@@ -74,10 +74,10 @@ def aligned_places(reference: CollectiveOrder, other: CollectiveOrder, *, one_gr
     return nowhere
 
 
-def _agree(one: CollectiveOrder, other: CollectiveOrder) -> Bool:
+def _agree(reference: CollectiveOrder, other: CollectiveOrder) -> Bool:
     """Mask of collectives that can be the same at the same positions."""
-    same: Bool = one.kind == other.kind
-    for mine, its in ((one.elements, other.elements), (one.step, other.step)):
+    same: Bool = reference.kind == other.kind
+    for mine, its in ((reference.elements, other.elements), (reference.step, other.step)):
         same &= (mine == its) | (mine == MISSING) | (its == MISSING)
     return same
 
@@ -124,10 +124,10 @@ def _coincidences(reference: CollectiveOrder, other: CollectiveOrder) -> tuple[I
     """Positions in both of the collectives that end together, at the difference of clocks where most do."""
     nothing = np.empty(0, np.int64), np.empty(0, np.int64)
     ours, theirs = np.arange(min(len(reference.stop), _MAX_CROSSED)), np.arange(min(len(other.stop), _MAX_CROSSED))
-    one, two = (positions.ravel() for positions in np.meshgrid(ours, theirs, indexing="ij"))
-    possible = _agree(reference.take(one), other.take(two))
-    one, two = one[possible], two[possible]
-    apart = reference.stop[one] - other.stop[two]
+    in_reference, in_other = (positions.ravel() for positions in np.meshgrid(ours, theirs, indexing="ij"))
+    possible = _agree(reference.take(in_reference), other.take(in_other))
+    in_reference, in_other = in_reference[possible], in_other[possible]
+    apart = reference.stop[in_reference] - other.stop[in_other]
     order = np.argsort(apart, kind="stable")
     width = max(_MIN_COINCIDENT, int(reference.interval * _COINCIDENT))
     count = np.searchsorted(apart[order], apart[order] + width, side="right") - np.arange(len(order))
@@ -137,7 +137,7 @@ def _coincidences(reference: CollectiveOrder, other: CollectiveOrder) -> tuple[I
     most = np.flatnonzero(count == count.max())
     first = most[np.argmin(np.abs(apart[order][most]))]
     chosen = order[first : first + count.max()]
-    _, once = np.unique(one[chosen], return_index=True)
+    _, once = np.unique(in_reference[chosen], return_index=True)
     chosen = chosen[once]
-    _, once = np.unique(two[chosen], return_index=True)
-    return one[chosen[once]], two[chosen[once]]
+    _, once = np.unique(in_other[chosen], return_index=True)
+    return in_reference[chosen[once]], in_other[chosen[once]]

@@ -68,53 +68,53 @@ def _names_by_time(graph: TorchGraph) -> list[str]:
     events, rows = graph.trace.events, np.unique(graph.nodes.event)
     length = (events.stop - events.start)[rows].astype(np.float64)
     spent = np.bincount(events.name[rows], length, minlength=len(graph.trace.names))
-    there = np.flatnonzero(np.bincount(events.name[rows], minlength=len(graph.trace.names)))
-    return [graph.trace.names[number] for number in there[np.argsort(-spent[there], kind="stable")].tolist()]
+    numbers = np.flatnonzero(np.bincount(events.name[rows], minlength=len(graph.trace.names)))
+    return [graph.trace.names[number] for number in numbers[np.argsort(-spent[numbers], kind="stable")].tolist()]
 
 
 def time_shares(graph: TorchGraph, changes: TorchChanges) -> Float64:
     """Share of its time that each edge takes after the changes; 1 if it does not change."""
-    found = np.ones(len(graph.edges), np.float64)
+    shares = np.ones(len(graph.edges), np.float64)
     for pattern, times in changes.speed_up.items():
         matched = _rows_of(graph, pattern)
-        found[_own_time(graph, matched) | _within(graph, matched)] /= times
+        shares[_own_time(graph, matched) | _within(graph, matched)] /= times
     kind = graph.edges.kind
     if "kernel-launch" in changes.without:
-        found[kind == EdgeKind.LAUNCH_DELAY] = 0.0
+        shares[kind == EdgeKind.LAUNCH_DELAY] = 0.0
     if "kernel-gap" in changes.without:
-        found[kind == EdgeKind.KERNEL_DELAY] = 0.0
+        shares[kind == EdgeKind.KERNEL_DELAY] = 0.0
     if "gpu-communication" in changes.without:
-        found[_own_time(graph, gpu_collectives(graph.trace))] = 0.0
+        shares[_own_time(graph, gpu_collectives(graph.trace))] = 0.0
     if "data-loading" in changes.without:
-        found[_within(graph, mask_of(loading_rows(graph), len(graph.trace.events)))] = 0.0
-    return found
+        shares[_within(graph, mask_of(loading_rows(graph), len(graph.trace.events)))] = 0.0
+    return shares
 
 
 def _rows_of(graph: TorchGraph, pattern: str) -> Bool:
     """Kernels and operators in the graph with the pattern in their names, literally or as a regular expression."""
     events = graph.trace.events
-    there = mask_of(graph.nodes.event, len(events))
-    there[graph.region.rows] |= np.isin(events.category[graph.region.rows], NAMED_BY_PROGRAMS)
-    there &= np.isin(events.category, (*GPU_WORK, *CALLS, *NAMED_BY_PROGRAMS))
+    matching = mask_of(graph.nodes.event, len(events))
+    matching[graph.region.rows] |= np.isin(events.category[graph.region.rows], NAMED_BY_PROGRAMS)
+    matching &= np.isin(events.category, (*GPU_WORK, *CALLS, *NAMED_BY_PROGRAMS))
     try:
         search = re.compile(pattern).search
     except re.error:  # kernels have brackets of all kinds in their names
         search = re.compile(re.escape(pattern)).search
-    return there & events_named(graph.trace, lambda name: pattern in name or search(name) is not None)
+    return matching & events_named(graph.trace, lambda name: pattern in name or search(name) is not None)
 
 
 def _own_time(graph: TorchGraph, rows: Bool) -> Bool:
     """Mask of edges that are the time of one of some events on a GPU."""
     edges = graph.edges
     on_gpu = (rows & graph.trace.events.is_gpu_work)[edges.event]
-    found: Bool = (edges.kind == EdgeKind.OPERATOR) & (edges.event != MISSING) & on_gpu
-    return found
+    own: Bool = (edges.kind == EdgeKind.OPERATOR) & (edges.event != MISSING) & on_gpu
+    return own
 
 
 def _within(graph: TorchGraph, rows: Bool) -> Bool:
     """Mask of edges that are a thread's time within one of some events on the CPU."""
     events, nodes, edges = graph.trace.events, graph.nodes, graph.edges
-    found = np.zeros(len(edges), np.bool_)
+    within = np.zeros(len(edges), np.bool_)
     chosen = np.flatnonzero(rows & ~events.is_gpu_work)
     source, target = nodes.event[edges.source], nodes.event[edges.target]
     lane = rank_pairs(events.process, events.thread)
@@ -126,5 +126,5 @@ def _within(graph: TorchGraph, rows: Bool) -> Bool:
         since, until = nodes.at[edges.source[mine]], nodes.at[edges.target[mine]]
         which = np.searchsorted(covered.start, since, side="right") - 1
         inside = (which >= 0) & (until <= np.append(covered.stop, 0)[which])
-        found[mine[inside]] = True
-    return found
+        within[mine[inside]] = True
+    return within

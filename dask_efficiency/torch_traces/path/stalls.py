@@ -12,7 +12,7 @@ from dask_efficiency.runs.path.kinds import KINDS, Kind
 from dask_efficiency.torch_traces.path.graph import TorchGraph
 from dask_efficiency.torch_traces.path.lanes import by_thread
 from dask_efficiency.torch_traces.path.loading import loading_rows
-from dask_efficiency.torch_traces.path.roles import ALLOCATES, call_kinds
+from dask_efficiency.torch_traces.path.roles import ALLOCATES, call_kinds, sets_up
 from dask_efficiency.torch_traces.path.stretches import TorchStretches
 
 _MEMORY, _LOADING = KINDS.index(Kind.COMPUTE_NONCPU), KINDS.index(Kind.DATA_LOADING)
@@ -32,17 +32,18 @@ def stalls(parts: Iterable[tuple[TorchGraph, TorchStretches]]) -> dict[str, Stal
 
     The outermost of each kind count. Memory management while data are loaded is data loading on the path.
     """
-    found: dict[str, Stall] = {}
+    by_name: dict[str, Stall] = {}
     for graph, stretches in parts:
         events, region = graph.trace.events, graph.region
-        memory = region.rows[np.isin(call_kinds(graph.trace)[region.rows], ALLOCATES)]
+        manages = np.isin(call_kinds(graph.trace), ALLOCATES) & ~sets_up(graph.trace)
+        memory = region.rows[manages[region.rows]]
         loading = loading_rows(graph)
         loading = loading[(events.start[loading] < region.stop) & (events.stop[loading] > region.start)]
         for rows, kind in ((memory, _MEMORY), (loading, _LOADING)):
             for name, row in _by_name(graph, rows, kind, stretches):
-                times, total, path = found.get(name, (0, 0.0, 0.0))
-                found[name] = Stall(times + row.times, total + row.total_seconds, path + row.path_seconds)
-    return dict(sorted(found.items(), key=lambda item: (-item[1].total_seconds, item[0])))
+                times, total, path = by_name.get(name, (0, 0.0, 0.0))
+                by_name[name] = Stall(times + row.times, total + row.total_seconds, path + row.path_seconds)
+    return dict(sorted(by_name.items(), key=lambda item: (-item[1].total_seconds, item[0])))
 
 
 def _by_name(graph: TorchGraph, rows: Int32, kind: int, stretches: TorchStretches) -> Iterator[tuple[str, Stall]]:
@@ -81,7 +82,7 @@ def _within(start: Int64, stop: Int64, stretches: TorchStretches) -> Int64:
     def until(at: Int64) -> Int64:
         place = np.searchsorted(stretches.start, at, side="right")
         excess = np.where(place > 0, np.maximum(stretches.stop[place - 1] - at, 0), 0) if len(stretches) else 0
-        found: Int64 = sums[place] - excess
-        return found
+        added: Int64 = sums[place] - excess
+        return added
 
     return until(stop) - until(start)

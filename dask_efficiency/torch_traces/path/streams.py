@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from dask_efficiency.accounts.tables import MISSING, Bool, Column, ColumnTable, Int32, Int64
 from dask_efficiency.torch_traces.kineto.numbers import mask_of
-from dask_efficiency.torch_traces.kineto.trace import RankTrace
+from dask_efficiency.torch_traces.kineto.trace import Events, RankTrace
 from dask_efficiency.torch_traces.path.graph import EdgeKind, Edges, Nodes
 from dask_efficiency.torch_traces.path.lanes import comparable_keys, rank_pairs
 
@@ -65,6 +65,19 @@ def alone_in_queue(trace: RankTrace, work: StreamWork) -> Bool:
     when_asked = np.searchsorted(calls, asked, side="right") - np.searchsorted(starts, asked, side="left")
     when_began = np.searchsorted(calls, began, side="right") - np.searchsorted(starts, began, side="right")
     return mask_of(first[(when_asked == 1) & (when_began == 0)], len(work.event))
+
+
+def last_of_calls(events: Events, work: NDArray[np.integer]) -> NDArray[np.integer]:
+    """For some works, the one that ended last of what their calls asked for; missing for missing ones.
+
+    A CUDA graph is one call with work on several streams, and what comes after it on its own waits for all of that.
+    """
+    rows = np.flatnonzero(events.is_gpu_work & events.has_call)
+    rows = rows[np.argsort(events.stop[rows], kind="stable")]
+    last = np.full(len(events) + 1, MISSING, np.int64)
+    last[events.call[rows]] = rows
+    known = (work != MISSING) & events.has_call[work]
+    return np.where(known, last[events.call[work]], work)
 
 
 @dataclass(frozen=True, slots=True, repr=False)

@@ -59,13 +59,13 @@ class TorchStretches(ColumnTable):
     def between(cls, bounds: Int64, *, kind: Int8, rank: Int32, event: Int32, inferred: Bool) -> Self:
         """Build from the instants between stretches; drops those without length and joins equal neighbours."""
         lasting = bounds[1:] > bounds[:-1]
-        found = cls(kind, bounds[:-1], bounds[1:], rank, event, inferred).take(lasting)
-        changes = np.zeros(len(found), bool)
+        stretches = cls(kind, bounds[:-1], bounds[1:], rank, event, inferred).take(lasting)
+        changes = np.zeros(len(stretches), bool)
         changes[:1] = True
-        for column in (found.kind, found.rank, found.event, found.inferred):
+        for column in (stretches.kind, stretches.rank, stretches.event, stretches.inferred):
             changes[1:] |= column[1:] != column[:-1]
-        first = found.take(changes)
-        return replace(first, stop=np.append(first.start[1:], found.stop[-1:]))
+        first = stretches.take(changes)
+        return replace(first, stop=np.append(first.start[1:], stretches.stop[-1:]))
 
 
 def seconds_by(by: str, stretches: TorchStretches, trace: KinetoTrace) -> dict[str, float]:
@@ -73,8 +73,8 @@ def seconds_by(by: str, stretches: TorchStretches, trace: KinetoTrace) -> dict[s
     position, names = _grouped(by, stretches, trace)
     added = np.zeros(len(names) + 1, np.int64)
     np.add.at(added, position, stretches.stop - stretches.start)
-    found = {name: ns for name, ns in zip([*names, NOBODY], added.tolist(), strict=True) if ns}
-    return {name: ns / 1e9 for name, ns in sorted(found.items(), key=lambda item: (-item[1], item[0]))}
+    by_group = {name: ns for name, ns in zip([*names, NOBODY], added.tolist(), strict=True) if ns}
+    return {name: ns / 1e9 for name, ns in sorted(by_group.items(), key=lambda item: (-item[1], item[0]))}
 
 
 def _grouped(by: str, stretches: TorchStretches, trace: KinetoTrace) -> tuple[Int64, list[str]]:
@@ -86,13 +86,13 @@ def _grouped(by: str, stretches: TorchStretches, trace: KinetoTrace) -> tuple[In
     if by != "name":
         raise ValueError(f"by is {by!r}; expected one of {', '.join(GROUPS)}")
     numbers: dict[str, int] = {}
-    found = np.full(len(stretches), MISSING, np.int64)
+    group = np.full(len(stretches), MISSING, np.int64)
     for position, rank in enumerate(trace.ranks):
         rows = np.flatnonzero((stretches.rank == position) & (stretches.event != MISSING))
         distinct, which = np.unique(rank.events.name[stretches.event[rows]], return_inverse=True)
         known = [numbers.setdefault(rank.names[name], len(numbers)) for name in distinct.tolist()]
-        found[rows] = np.array(known, np.int64)[which]
-    return found, list(numbers)
+        group[rows] = np.array(known, np.int64)[which]
+    return group, list(numbers)
 
 
 def in_figures(seconds: float) -> str:
@@ -105,11 +105,11 @@ def gpu_seconds_during(
     kind: Kind, stretches: TorchStretches, graphs: Sequence[TorchGraph], positions: Sequence[int], offset: Sequence[int]
 ) -> float:
     """Seconds of a path's time of a kind in which the GPUs of its rank had work that ran, exchanges included."""
-    found = 0
+    overlap = 0
     for graph, position in zip(graphs, positions, strict=True):
         mine = (stretches.rank == position) & (stretches.kind == KINDS.index(kind))
         events, shift = graph.trace.events, offset[position]
         works = np.isin(events.category, GPU_WORK)
         busy = union(events.start[works] + shift, events.stop[works] + shift)
-        found += length(intersection(IntervalArrays(stretches.start[mine], stretches.stop[mine]), busy))
-    return found / 1e9
+        overlap += length(intersection(IntervalArrays(stretches.start[mine], stretches.stop[mine]), busy))
+    return overlap / 1e9

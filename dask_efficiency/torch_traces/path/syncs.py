@@ -11,7 +11,7 @@ from dask_efficiency.torch_traces.kineto.trace import Category, RankTrace
 from dask_efficiency.torch_traces.path.graph import Edges, Nodes, waits_as_edges
 from dask_efficiency.torch_traces.path.lanes import comparable_keys, rank_pairs
 from dask_efficiency.torch_traces.path.roles import CallKind, call_kinds, events_named
-from dask_efficiency.torch_traces.path.streams import StreamWork
+from dask_efficiency.torch_traces.path.streams import StreamWork, last_of_calls
 
 #: Kineto's names of waits of calls for all streams of a device, for a stream, and for the work before a recorded event;
 #: and of waits of a stream for such work.
@@ -33,13 +33,14 @@ def sync_edges(trace: RankTrace, work: StreamWork, nodes: Nodes, positions: tupl
 def _waits_of_calls(trace: RankTrace, work: StreamWork, in_region: Bool) -> _Waits:
     """Work that each waiting call waited for: the last on a stream to begin before the wait ended and end before it.
 
-    HTA's ``_construct_graph_from_kernels`` takes a context for all devices, and the last one that began, even if it
+    If that is of a CUDA graph, also for the last work of the graph to end, on any stream. HTA's
+    ``_construct_graph_from_kernels`` takes a context for all devices, and the last one that began, even if it
     ended later than the call.
     """
     events = trace.events
     syncs = _syncs(trace, _CONTEXT, _STREAM)
     of_context, waited_on = events_named(trace, _CONTEXT.__eq__)[syncs], events.stream[syncs]
-    found = [_before_events(trace, work, _EVENT)]
+    pairs = [_before_events(trace, work, _EVENT)]
     for here in _by_stream(work, in_region):
         stream = events.stream[work.event[here[0]]]
         on_stream = np.where(of_context, stream, waited_on)
@@ -48,9 +49,13 @@ def _waits_of_calls(trace: RankTrace, work: StreamWork, in_region: Bool) -> _Wai
         begun = np.searchsorted(work.start[here], events.stop[concerned], side="left")
         ended = np.searchsorted(np.maximum.accumulate(events.stop[work.event[here]]), events.stop[call], side="right")
         number = np.minimum(begun, ended)
-        found.append((here[number[number > 0] - 1], call[number > 0].astype(np.intp)))
-    waits, calls = (np.concatenate(part) for part in zip(*found, strict=True))
-    return waits, calls
+        pairs.append((here[number[number > 0] - 1], call[number > 0].astype(np.intp)))
+    waits, calls = (np.concatenate(part) for part in zip(*pairs, strict=True))
+    place = np.full(len(events), MISSING)
+    place[work.event] = np.arange(len(work.event))
+    whole = place[last_of_calls(events, work.event[waits])]
+    more = whole != waits
+    return np.concatenate([waits, whole[more]]), np.concatenate([calls, calls[more]])
 
 
 def _waits_of_streams(trace: RankTrace, work: StreamWork) -> _Waits:
@@ -94,15 +99,15 @@ def _before_events(trace: RankTrace, work: StreamWork, name: str, *, by_call: bo
     records = np.flatnonzero((call_kinds(trace) == CallKind.EVENT_RECORD) & (events.correlation > 0))
     place = first_with(events.correlation[records], events.recorded_by[rows])
     recorded = np.where(place != MISSING, np.append(events.start[records], MISSING)[place], MISSING)
-    found = np.full(len(rows), MISSING)
+    awaited = np.full(len(rows), MISSING)
     for here in _by_stream(work, events.has_call[work.event]):
         of_stream = _concerning(trace, work.event[here[0]], rows, events.recorded_stream[rows])
         concerned = np.flatnonzero((recorded != MISSING) & of_stream)
         order = np.argsort(work.asked[here], kind="stable")
         number = np.searchsorted(work.asked[here][order], recorded[concerned], side="right")
-        found[concerned[number > 0]] = here[order[number[number > 0] - 1]]
-    good = found != MISSING
-    return found[good], (events.call[rows] if by_call else rows)[good].astype(np.intp)
+        awaited[concerned[number > 0]] = here[order[number[number > 0] - 1]]
+    good = awaited != MISSING
+    return awaited[good], (events.call[rows] if by_call else rows)[good].astype(np.intp)
 
 
 def _by_stream(work: StreamWork, which: Bool) -> list[NDArray[np.intp]]:
@@ -118,5 +123,5 @@ def _concerning(trace: RankTrace, work: np.intp, syncs: NDArray[np.intp], stream
     """Mask of synchronisations that concern the stream of some work, each on a stream of its device or of any."""
     events = trace.events
     device = events.device[syncs]
-    found: Bool = ((device == events.device[work]) | (device == MISSING)) & (stream == events.stream[work])
-    return found
+    concerning: Bool = ((device == events.device[work]) | (device == MISSING)) & (stream == events.stream[work])
+    return concerning

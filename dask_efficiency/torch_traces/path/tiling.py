@@ -43,13 +43,16 @@ an instant of a thread       one of another thread        the same, of what is o
 an instant of a thread       start of work on a GPU       ``kernel-launch`` of that work
 start of work                its end, or another instant  ``gpu-compute`` or ``gpu-communication`` of that work
 end of work                  start of other work          ``kernel-gap`` of that work
-end of work                  an instant of a thread       ``gpu-sync`` of that event, a call that waited
+end of work                  an instant of a thread       ``gpu-sync`` of that event, a call that waited; its own kind,
+                                                          where it frees memory
 ===========================  ===========================  ==============================================================
 
 The walk begins at the end of the window: on the thread of the annotation that closes it, or else with what ended last
 on a GPU or on a thread that works. It ends at the first instant that is not after the window's start, or has no cause.
-Then ``loading.py`` renames threads' time within events that load data. In a job of several ranks ``tile_ranks`` does
-the same, and leaves a collective through the rank that came last to it.
+Then ``loading.py`` renames threads' time within events that load data, and ``known.py`` time of an idle GPU that is not
+shown to be one: other work ran on it, launches have no work in the trace, or the work is the first of its stream.
+Before all that, ``repairs.py`` moves clocks of GPUs that contradict launches and waits. In a job of several ranks
+``tile_ranks`` does the same, and leaves a collective through the rank that came last to it.
 
 **Invariants**, in ``tests/torch_traces/path/test_tiling.py`` unless another file is named:
 
@@ -60,10 +63,11 @@ the same, and leaves a collective through the rank that came last to it.
    broken: ``test_a_tiling_that_is_broken_is_found_out``.
 2. No wait is named while what it waited for had not ended (``unexplained()``, in the first three of these).
 3. Every cause is before its effect in the order of instants: ``_take_latest`` drops all others. So the walk ends.
-4. No time of a recorded trace is ``unattributed``, and all of an empty window is
+4. No time of a recorded trace is ``unattributed`` if all its work was recorded, and all of an empty window is
    (``SCENES`` in ``test_tiling.py``).
 5. No path is longer than the longest one (``test_no_path_is_longer`` in ``test_longest.py``), and on recorded and
    random traces it is HTA's (``test_against_hta.py``, which also has a test for each place where HTA is wrong).
+6. No share of a window depends on 10 us of a GPU's clock (``test_repairs.py``).
 
 **Why so.** Where instants are equal, causes must come before effects: work ends before the calls that wait for it, and
 these before what comes next (``instants.py``). Steps along one thread or stream are the rule, so the walk passes
@@ -100,6 +104,7 @@ from dask_efficiency.torch_traces.kineto.trace import CALLS, Category
 from dask_efficiency.torch_traces.path.collectives import CollectiveArrivals
 from dask_efficiency.torch_traces.path.graph import TorchGraph, starts_and_stops
 from dask_efficiency.torch_traces.path.instants import Instants, stable_order
+from dask_efficiency.torch_traces.path.known import as_far_as_known
 from dask_efficiency.torch_traces.path.last_causes import last_causes
 from dask_efficiency.torch_traces.path.loading import with_loading
 from dask_efficiency.torch_traces.path.ordering import places_in
@@ -114,7 +119,7 @@ _Columns = tuple[Int8, Int32, Int32]
 #: Kind of a rank's time that is not on the path.
 _ELSEWHERE = -1
 _CPU, _UNATTRIBUTED = KINDS.index(Kind.COMPUTE_CPU), KINDS.index(Kind.UNATTRIBUTED)
-_LAUNCH = KINDS.index(Kind.KERNEL_LAUNCH)
+_LAUNCH, _MEMORY = KINDS.index(Kind.KERNEL_LAUNCH), KINDS.index(Kind.COMPUTE_NONCPU)
 
 
 def tile(graph: TorchGraph) -> TorchStretches:
@@ -229,7 +234,7 @@ class _Rank:
             columns += [part[1:], _without_event(_ELSEWHERE)]
         joined = (np.concatenate(column) for column in zip(*columns[:-1], strict=True))
         bounds = np.concatenate([part.bounds for part in self._raw[::-1]])
-        return with_loading(self._graph, RawStretches(bounds, *joined))
+        return as_far_as_known(self._graph, with_loading(self._graph, RawStretches(bounds, *joined)))
 
     def _stretches_along(self, path: Int64, start: int, stop: int) -> RawStretches:
         """Name the time between the instants of a path, and before and after them."""
@@ -263,7 +268,8 @@ class _Rank:
         runs_on = from_gpu & from_start
         event[runs_on] = instants.event[earlier[runs_on]]
         kind = np.where(event == MISSING, _CPU, self._own[event])
-        kind[from_gpu & ~from_start & ~to_gpu] = KINDS.index(Kind.GPU_SYNC)
+        # freeing memory goes on after the wait that it begins with
+        kind[from_gpu & ~from_start & ~to_gpu & (kind != _MEMORY)] = KINDS.index(Kind.GPU_SYNC)
         kind[from_gpu & ~from_start & to_gpu] = KINDS.index(Kind.KERNEL_GAP)
         kind[~from_gpu & to_gpu] = _LAUNCH
         return kind.astype(np.int8), event, np.where(to_gpu, MISSING, instants.event[later])

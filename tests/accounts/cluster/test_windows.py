@@ -3,22 +3,27 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import pairwise
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dask_efficiency.accounts.checks import RefusedPayload
+from dask_efficiency.accounts.cluster import windows as module
+from dask_efficiency.accounts.cluster.closed_window import ClosedWindow, of_spans
 from dask_efficiency.accounts.cluster.cluster import ClusterLedger
 from dask_efficiency.accounts.cluster.idle import ClusterState, WorkerSlots
 from dask_efficiency.accounts.cluster.presence import Presence
-from dask_efficiency.accounts.cluster.window_accounts import WindowAccounts
 from dask_efficiency.accounts.cluster.windows import MAX_INTERVALS, ActiveIntervals, ClusterWindow
 from dask_efficiency.accounts.details import SampleRow, WindowDetails
+from dask_efficiency.accounts.facts import FactsBuilder, check_views
 from dask_efficiency.accounts.gpu import GpuTotals
 from dask_efficiency.accounts.processors import Processors, ProcessorTime
 from dask_efficiency.accounts.wire.heartbeats import encode
 from dask_efficiency.accounts.wire.snapshots import Snapshot
-from dask_efficiency.accounts.worker.balance import TASK_BUCKETS, Availability, Outcome, WindowBalance
+from dask_efficiency.accounts.worker.answer import WindowAnswer, answer_of
+from dask_efficiency.accounts.worker.balance import TASK_BUCKETS, Availability, Outcome
 from dask_efficiency.accounts.worker.ledger import Ledger
 from tests.payloads import watched
 from tests.strategies import idle_payload
@@ -48,11 +53,11 @@ class SimulatedWorker:
             self.window.worker_joined(self.presence)
             self.ledger.open_window("w", at=self.joined)
 
-    def heartbeat(self, at: int, *, final: bool = False) -> None:
+    def heartbeat(self, at: int, *, final: bool = False, arrives: int | None = None) -> None:
         self.seq += 1
         balance = self.ledger.balance(at=at)
         snapshot = Snapshot(self.incarnation + self.address, self.seq, balance, final=final, gpu=self.gpu)
-        self.cluster.receive(self.address, encode(snapshot), at=at)
+        self.cluster.receive(self.address, encode(snapshot), at=at if arrives is None else arrives)
 
     def restart(self, at: int) -> None:
         self.incarnation += "a"
@@ -62,24 +67,27 @@ class SimulatedWorker:
         self.heartbeat(at)
         self.ledger.open_window("w", at=at)
 
-    def answer(self, at: int) -> WindowBalance:
+    def answer(self, at: int, **more: Any) -> WindowAnswer:
+        """Its answer, with causes and so on as of :func:`answer_of`."""
         self.heartbeat(at)
         window = self.ledger.close_window("w", at=at)
         assert window is not None
-        return window
+        return answer_of(window, **more)
 
     def close(self, window: ClusterWindow, at: int) -> None:
         """It closes, with a final balance."""
         self.heartbeat(at, final=True)
         balance = self.ledger.close_window("w", at=at)
         assert balance is not None
-        window.worker_closed(self.presence, balance)
+        window.worker_closed(self.presence, answer_of(balance), at=at)
 
-    def work(self, start: int, stop: int, prefix: str = "inc", **used: int) -> None:
+    def work(
+        self, start: int, stop: int, prefix: str = "inc", outcome: Outcome = Outcome.SUCCEEDED, **used: int
+    ) -> None:
         """A task that takes all its time as CPU, if it used nothing else."""
         self.ledger.reserve(start, prefix, "span", at=start)
         used = used or {"cpu": stop - start, "wall": stop - start}
-        self.ledger.finalize(self.ledger.release(start, at=stop), Outcome.SUCCEEDED, **used)
+        self.ledger.finalize(self.ledger.release(start, at=stop), outcome, **used)
 
 
 def new_cluster(*, outstanding: bool = True) -> ClusterLedger:
@@ -112,15 +120,30 @@ def lost(cluster: ClusterLedger, address: str, *, at: int) -> None:
     cluster.close_departed(at=at, grace=0)
 
 
-def closed(window: ClusterWindow, answers: Mapping[str, WindowBalance | str], *, at: int = CLOSED) -> WindowAccounts:
+class Accounts:
+    """A closed window, with views of its facts in nanoseconds."""
+
+    def __init__(self, closed: ClosedWindow) -> None:
+        self._closed = closed
+        self.table = closed.facts.build()
+        self.workers, self.prefixes, self.spans = (
+            {name: row.to_nanoseconds() for name, row in rows.items()}
+            for rows in (self.table.by_worker, self.table.by_prefix, self.table.by_span)
+        )
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._closed, name)
+
+
+def closed(window: ClusterWindow, answers: Mapping[str, WindowAnswer | str], *, at: int = CLOSED) -> Accounts:
     """The accounts of a window that ends, with these answers."""
     closing = window.stop(at=at)
     for address, answer in answers.items():
-        closing.take(address, answer)
-    return closing.close()
+        closing.take(address, answer, at=at)
+    return Accounts(closing.close())
 
 
-def held(accounts: WindowAccounts, worker: SimulatedWorker) -> dict[str, int]:
+def held(accounts: Accounts, worker: SimulatedWorker) -> dict[str, int]:
     """A worker's buckets that hold time."""
     return {bucket: ns for bucket, ns in accounts.workers[worker.presence.name].items() if ns}
 
@@ -145,20 +168,18 @@ def test_a_worker_that_answers_counts_from_edge_to_edge():
 def test_a_window_has_the_causes_of_its_own_time():
     _, worker, window = opened(2)
     worker.work(OPENED, OPENED + 200, "sum", cpu=50, wall=150)
-    details = WindowDetails(
-        causes={("span", "sum"): {"gil": 70, "lock": 30}},
-        overhead={"hand-over": 20},
-        profile={SampleRow("thread-noncpu", "gil", "sum", ()): 60},
-    )
-    accounts = closed(window, {"a": replace(worker.answer(CLOSED), details=details)})
+    details = WindowDetails(profile={SampleRow("thread-noncpu", "gil", "sum", ()): 60})
+    causes = {("span", "sum"): {"gil": 70, "lock": 30}}
+    answer = worker.answer(CLOSED, causes=causes, overhead={"hand-over": 20}, details=details)
+    accounts = closed(window, {"a": answer})
     waited = {"thread-noncpu/gil": 70, "thread-noncpu/lock": 30}
     idle = accounts.workers["name-a"]["idle"]
-    assert accounts.worker_causes == {
+    assert accounts.table.causes_by_worker == {
         # Nobody looked at the scheduler, and of 50 of overhead the clocks explain 20.
         "name-a": {**waited, "overhead/hand-over": 20, "overhead/unknown": 30, "idle/unknown": idle}
     }
-    assert accounts.prefix_causes == {"sum": waited}
-    assert accounts.span_causes == {"span": waited}
+    assert accounts.table.causes_by_prefix == {"sum": waited}
+    assert accounts.table.causes_by_span == {"span": waited}
     assert accounts.profiles.profile == details.profile
 
 
@@ -178,25 +199,56 @@ def test_waiting_without_a_sample_is_divided_as_on_other_workers_if_they_sampled
     for address, causes in {"a": {"unknown": 80}, "b": sampled}.items():
         waited = sum(causes.values())
         workers[address].work(OPENED, OPENED + waited, "sum", wall=waited)
-        details = WindowDetails(causes={("span", "sum"): causes})
-        answers[address] = replace(workers[address].answer(CLOSED), details=details)
+        answers[address] = workers[address].answer(CLOSED, causes={("span", "sum"): causes})
     accounts = closed(window, answers)
-    own = accounts.own
-    assert own is not None
-    assert own.worker_causes["name-a"] == expected
-    assert own.worker_causes["name-b"] == {f"thread-noncpu/{cause}": ns for cause, ns in sampled.items()}
-    for name, row in own.worker_causes.items():
-        assert accounts.worker_causes[name] == {**row, "idle/unknown": accounts.workers[name]["idle"]}
-    both = Counter(own.worker_causes["name-a"]) + Counter(own.worker_causes["name-b"])
-    assert accounts.prefix_causes["sum"] == accounts.span_causes["span"] == own.prefix_causes["sum"] == both
+    own = of_spans(accounts.table, {"span"})
+    assert own.causes_by_worker["name-a"] == expected
+    assert own.causes_by_worker["name-b"] == {f"thread-noncpu/{cause}": ns for cause, ns in sampled.items()}
+    for name, row in own.causes_by_worker.items():
+        assert accounts.table.causes_by_worker[name] == {**row, "idle/unknown": accounts.workers[name]["idle"]}
+    both = Counter(own.causes_by_worker["name-a"]) + Counter(own.causes_by_worker["name-b"])
+    assert (
+        accounts.table.causes_by_prefix["sum"]
+        == accounts.table.causes_by_span["span"]
+        == own.causes_by_prefix["sum"]
+        == both
+    )
+
+
+def test_beyond_a_bound_of_rows_workers_prefixes_and_spans_have_their_time_and_causes(monkeypatch):
+    cluster = new_cluster()
+    workers = {address: SimulatedWorker(cluster, address, 2) for address in "abc"}
+    window, answers = window_of(*workers.values()), {}
+    of_each = {"a": ("span", {"unknown": 80}), "b": ("span", {"gil": 60, "lock": 20}), "c": ("other", {"unknown": 300})}
+    for address, (span, causes) in of_each.items():
+        waited = sum(causes.values())
+        worker = workers[address]
+        worker.ledger.reserve(1, "sum" if span == "span" else "mul", span, at=OPENED)
+        hold = worker.ledger.release(1, at=OPENED + waited + 9)
+        worker.ledger.finalize(hold, Outcome.SUCCEEDED, cpu=9, wall=waited + 9)
+        key = (span, "sum" if span == "span" else "mul")
+        answers[address] = worker.answer(CLOSED, causes={key: causes}, overhead={"hand-over": 2})
+    found = []
+    for most in (module.MAX_ROWS, 0):
+        monkeypatch.setattr(module, "MAX_ROWS", most)
+        table = closed(window, answers).table
+        found.append((table, of_spans(table, {"span"})))
+    (whole, own), (bounded, of_bounded) = found
+    for view in ("by_worker", "by_span", "causes_by_worker", "causes_by_span"):
+        assert getattr(bounded, view) == getattr(whole, view)
+    assert whole.causes_by_worker["name-a"]["thread-noncpu/gil"] == 60
+    assert of_bounded.by_span == own.by_span
+    for each in (bounded, of_bounded):
+        check_views(each)
 
 
 def test_free_slots_in_whose_place_libraries_computed_are_not_idle():
     _, worker, window = opened(2)
     worker.work(OPENED, OPENED + 600)
-    whole = worker.answer(CLOSED)
+    worker.heartbeat(CLOSED)
+    balance = worker.ledger.close_window("w", at=CLOSED)
     for beside, filled in ((500, 500), (5_000, 1_400)):
-        answer = replace(whole, details=WindowDetails(free_slot_library={("span", "inc"): beside}))
+        answer = answer_of(balance, beside_free_slots={("span", "inc"): beside})
         accounts = closed(window, {"a": answer})
         rest = {"idle": 1_400 - filled} if filled < 1_400 else {}
         assert held(accounts, worker) == {"thread-cpu": 600, "library-threads": filled} | rest
@@ -300,21 +352,59 @@ def test_reported_tasks_of_a_lost_worker_count_and_the_others_are_numbered():
     assert accounts.attendance == {"workers": 1, "most_workers": 1, "most_threads": 2}
 
 
+def test_results_that_were_computed_again_have_an_account():
+    cluster, worker = alone(2)
+    window = window_of(worker)
+    for at in (1_100, 1_200, 1_300):
+        worker.work(at, at + 50, outcome=Outcome.RECOMPUTED)
+    worker.heartbeat(1_500)
+    worker.presence.finished = 5
+    lost(cluster, "a", at=1_700)
+    assert closed(window, {}).tasks == {"recomputed": 3, "without account": 2}
+
+
+def test_tasks_without_account_are_those_of_each_window():
+    # A worker with another version of the package: 60 tasks before, then 40 and 50 in two windows.
+    cluster, worker = alone(1)
+    cluster.switch_off(worker.presence, "another version", at=500)
+    worker.presence.finished = 60
+    for opened, finished in ((1_000, 40), (2_000, 50)):
+        window = ClusterWindow(cluster, at=opened)
+        worker.presence.finished += finished
+        cluster.accrue(at=opened + 900)
+        accounts = closed(window, {"a": "another version"}, at=opened + 900)
+        assert accounts.tasks == {"without account": finished}
+        assert held(accounts, worker) == {"unmeasured": 900}
+        assert accounts.notes[0].endswith(f"of {finished} tasks that it finished since, only the number is known")
+
+
+def test_time_before_the_ledger_of_a_worker_that_joins_is_no_loss_while_there_is_no_work():
+    # It joined at 1,200 and was metered from 1,500 on; work began at 1,400.
+    cluster = new_cluster(outstanding=False)
+    window = ClusterWindow(cluster, at=OPENED)
+    worker = SimulatedWorker(cluster, "a", 1, joined=1_200, window=window)
+    worker.ledger = Ledger(1, at=1_500)
+    worker.ledger.open_window("w", at=1_500)
+    cluster.work.set(True, at=1_400)
+    accounts = closed(window, {"a": worker.answer(CLOSED)})
+    assert held(accounts, worker) == {"no-work": 200, "unmeasured": 100, "idle": 500}
+
+
 def test_a_worker_that_does_not_answer_counts_at_its_last_heartbeat_with_the_reason():
     _, worker, window = opened(2)
     worker.work(1_000, 1_300)
     worker.heartbeat(1_600)
     accounts = closed(window, {"a": "no answer in 5 s"})
     assert held(accounts, worker) == {"thread-cpu": 300, "idle": 900, "unmeasured": 800}
-    assert accounts.worker_causes == {"name-a": {"idle/unknown": 900}}
+    assert accounts.table.causes_by_worker == {"name-a": {"idle/unknown": 900}}
     assert accounts.not_measured == {"name-a": "no answer in 5 s"}
     assert "counts at its last heartbeat: no answer in 5 s" in accounts.notes[0]
     _, worker, window = opened(1)
     accounts = closed(window, {})
     assert held(accounts, worker) == {"unmeasured": 1_000}
-    assert accounts.not_measured == {"name-a": "it did not answer"}
+    assert accounts.not_measured == {"name-a": "no answer came"}
     cluster, worker, window = opened(2)
-    cluster.receive("a", {"schema": 5, "off": "it failed"}, at=1_500)
+    cluster.receive("a", {"schema": 7, "off": "it failed"}, at=1_500)
     cluster.accrue(at=CLOSED)
     accounts = closed(window, {"a": "it is not metered"})
     assert held(accounts, worker) == {"unmeasured": 2_000}
@@ -367,11 +457,11 @@ def test_a_worker_that_closes_while_the_window_does_counts_by_its_own_length(clo
     if closes < CLOSED:
         leaving.close(window, at=closes)
     closing = window.stop(at=CLOSED)
-    closing.take("b", other.answer(CLOSED))
+    closing.take("b", other.answer(CLOSED), at=CLOSED)
     if closes > CLOSED:
         leaving.close(window, at=closes)
         cluster.worker_left("a", at=closes)
-    accounts = closing.close()
+    accounts = Accounts(closing.close())
     assert held(accounts, leaving) == {"idle": 2 * (closes - OPENED), **rest}
     assert accounts.elapsed == elapsed
     assert sum(sum(held(accounts, worker).values()) for worker in (leaving, other)) == 4 * elapsed
@@ -426,7 +516,7 @@ def test_activities_outside_the_accounts_are_those_since_the_opening():
     window = ClusterWindow(cluster, at=OPENED)
     cluster.receive("a", idle_payload(1, 1_500, seq=2, outside={"get-data": 8}, details={"io": 1}), at=1_500)
     accounts = closed(window, {})
-    assert (accounts.outside, accounts.details) == ({"get-data": 5}, {})
+    assert (accounts.extras["outside"], accounts.extras["details"]) == ({"get-data": 5}, {})
 
 
 # -- whatever the workers do -----------------------------------------------------------------------
@@ -554,8 +644,8 @@ def test_the_buckets_sum_to_the_window_wherever_an_event_loop_stands_still(stops
         else:
             closing = window.stop(at=at)
     for worker, (_, _, late, answers) in zip(workers, stops, strict=True):
-        closing.take(worker.address, worker.answer(CLOSED + late) if answers else "it was busy")
-    accounts = closing.close()
+        closing.take(worker.address, worker.answer(CLOSED + late) if answers else "it was busy", at=CLOSED + late)
+    accounts = Accounts(closing.close())
     threads = sum(worker.nthreads for worker in workers)
     rows = [held(accounts, worker) for worker in workers]
     whole = sum(sum(row.values()) for row in rows)
@@ -587,7 +677,7 @@ def test_a_paused_workers_window_counts_ready_tasks_and_those_that_would_have_be
     looked(worker, 0, until=CLOSED)
     accounts = closed(window, {"a": worker.answer(CLOSED)})
     assert held(accounts, worker) == {"paused": 1_000 + 400, "idle": 400 + 1_200}
-    assert accounts.worker_causes == {"name-a": {"idle/parallelism": 1_600}}
+    assert accounts.table.causes_by_worker == {"name-a": {"idle/parallelism": 1_600}}
     # Before the window it was paused with all of its slots.
     assert cluster.part("finalized")["paused"] == 3 * OPENED + 1_400 == cluster.part("activity")["paused"]
 
@@ -598,7 +688,7 @@ def test_without_a_look_only_a_paused_workers_own_tasks_count_as_paused():
     cluster.work.set(False, at=OPENED + 500)
     accounts = closed(window, {"a": worker.answer(CLOSED)})
     assert held(accounts, worker) == {"no-work": 1_500, "paused": 1_000, "idle": 500}
-    assert accounts.worker_causes == {"name-a": {"idle/unknown": 500}}
+    assert accounts.table.causes_by_worker == {"name-a": {"idle/unknown": 500}}
 
 
 @given(
@@ -653,7 +743,7 @@ def test_a_worker_s_free_time_is_divided_exactly_and_never_taken_back(nthreads, 
     row = held(closed(window, {"a": balance}, at=at), worker)
     assert sum(row.values()) == nthreads * (at - window.opened)
     gained = {bucket: ns - at_opening[bucket] for bucket, ns in cluster.part("finalized").items()}
-    assert balance.free["paused"] <= row.get("paused", 0) <= gained["paused"]
+    assert balance.facts.sums("bucket").get(("paused",), 0) <= row.get("paused", 0) <= gained["paused"]
     if always:
         assert row == {bucket: ns for bucket, ns in gained.items() if ns}
 
@@ -698,7 +788,7 @@ def test_what_a_worker_opened_a_window_too_late_for_is_unmeasured():
     accounts = closed(window, {worker.address: worker.answer(CLOSED) for worker in (late, other)})
     assert held(accounts, late) == {"thread-cpu": 200, "idle": 1_200, "unmeasured": 600}
     assert (held(accounts, other), accounts.elapsed) == ({"idle": 2_000}, 1_000)
-    assert accounts.not_measured == {"name-a": "it did not answer in time when the window opened"}
+    assert accounts.not_measured == {"name-a": "no answer came in time when the window opened"}
 
 
 def test_the_share_of_other_processes_is_known_if_each_worker_reported_twice():
@@ -717,7 +807,7 @@ def test_the_share_of_other_processes_is_known_if_each_worker_reported_twice():
         closing = window.stop(at=CLOSED)
         for worker in workers[:answers]:
             processors(worker, 3_000, 2_300, 500)
-            closing.take(worker.address, worker.answer(CLOSED))
+            closing.take(worker.address, worker.answer(CLOSED), at=CLOSED)
         assert closing.close(Processors("host", "", 0b11, used=ProcessorTime(0, 0, 250))).others_share == share
 
 
@@ -747,15 +837,15 @@ def test_an_answer_counts_once_and_at_once():
     workers[0].work(1_200, 1_500)
     closing = window.stop(at=CLOSED)
     answer = workers[0].answer(CLOSED)
-    closing.take("a", answer)
-    closing.take("a", answer)
-    closing.take("a", "it did not answer")
+    closing.take("a", answer, at=CLOSED)
+    closing.take("a", answer, at=CLOSED)
+    closing.take("a", "it did not answer", at=CLOSED)
     workers[0].work(2_100, 2_200)
     workers[0].heartbeat(2_300)  # what it does afterwards is no part of the window
-    closing.take("b", "it was busy")
-    closing.take("nobody", answer)
-    closing.take("b", workers[1].answer(CLOSED))
-    accounts = closing.close()
+    closing.take("b", "it was busy", at=CLOSED)
+    closing.take("nobody", answer, at=CLOSED)
+    closing.take("b", workers[1].answer(CLOSED), at=CLOSED)
+    accounts = Accounts(closing.close())
     assert [held(accounts, worker) for worker in workers] == [{"thread-cpu": 300, "idle": 700}, {"idle": 1_000}]
     assert (accounts.tasks, accounts.notes, accounts.not_measured) == ({"succeeded": 1}, [], {})
 
@@ -828,3 +918,29 @@ def test_a_window_has_the_gpu_time_of_workers_that_left_and_of_meters_that_began
     restarted.heartbeat(1_700)
     accounts = closed(window, {})
     assert accounts.gpu == {"name-a": watched(100, 50), "name-b": watched(15 + 3, 5 + 1)}
+
+
+@pytest.mark.parametrize(
+    ("claimed", "reason"),
+    [
+        ({"nthreads": 4}, "nthreads is 4; expected 2"),
+        ({"elapsed": 10**12}, "the window took 1000.000 s; expected at most 0.000 s"),
+    ],
+)
+@pytest.mark.parametrize("ahead", [False, True])
+def test_a_window_that_a_worker_cannot_have_had_changes_nothing_for_others(claimed, reason, ahead):
+    cluster = new_cluster()
+    liar, other = (SimulatedWorker(cluster, name, 2) for name in "ab")
+    window = window_of(liar, other)
+    answer = liar.answer(CLOSED)
+    answer = replace(answer, **claimed)
+    idle = FactsBuilder()
+    idle.add(answer.nthreads * answer.elapsed, bucket="idle")
+    answer = replace(answer, facts=idle.build())
+    if ahead:
+        with pytest.raises(RefusedPayload, match=reason):
+            window.worker_closed(liar.presence, answer, at=CLOSED)
+    accounts = closed(window, {"a": answer, "b": other.answer(CLOSED)})
+    assert accounts.not_measured == {"name-a": f"its window was refused: {reason}"}
+    assert accounts.elapsed == CLOSED - OPENED
+    assert sum(held(accounts, liar).values()) == sum(held(accounts, other).values()) == 2 * (CLOSED - OPENED)

@@ -314,7 +314,7 @@ NO_NUMBERS = [None, "1", -1, 1.0, float("nan"), float("inf"), True, 1 << 63, MAX
 
 @pytest.mark.parametrize("value", NO_NUMBERS, ids=repr)
 def test_a_number_out_of_order_is_refused_by_name(value):
-    for name in ("nthreads", "elapsed", "running", "settled['idle']", "tasks['failed']", "active['spill']"):
+    for name in ("nthreads", "elapsed", "running", "finalized['idle']", "tasks['failed']", "activity['spill']"):
         with pytest.raises(RefusedPayload) as refusal:
             decode(with_number(name, value))
         assert str(refusal.value).startswith(f"{name} is ")
@@ -335,7 +335,7 @@ NO_NAMES = [1, b"a", "a" * (MAX_NAME_LENGTH + 1)]
     ("broken", "message"),
     [
         *(({field: None}, f"^{'prefixes' if field == 'b' else field} is None") for field in "inabt"),
-        *(({"schema": value}, "^schema is .*; expected 5") for value in (None, 0, 1, 3, "1", 1.0, True, [1])),
+        *(({"schema": value}, "^schema is .*; expected 7") for value in (None, 0, 1, 3, "1", 1.0, True, [1])),
         *(({"off": value}, "^off is ") for value in NO_NAMES),
         *(({"i": value}, "^i is ") for value in NO_NAMES),
         *(({"t": [[value], ["io"], [], ""]}, "^outside is ") for value in NO_NAMES),
@@ -374,9 +374,9 @@ def test_accounts_that_are_off_by_one_are_refused(off_by):
     for bucket, ns in balance.finalized.items():
         if ns:
             with pytest.raises(RefusedPayload, match="^the buckets hold "):
-                decode(with_number(f"settled[{bucket!r}]", ns + off_by))
+                decode(with_number(f"finalized[{bucket!r}]", ns + off_by))
     with pytest.raises(RefusedPayload, match="^active holds "):
-        decode(with_number("active['overhead']", balance.active["overhead"] + off_by))
+        decode(with_number("activity['overhead']", balance.active["overhead"] + off_by))
 
 
 def with_prefix_time(bucket: int, more: int) -> dict[str, Any]:
@@ -482,6 +482,6 @@ def test_causes_add_up_to_the_accounts_or_are_missing():
     assert found.causes == causes_of()
     for name in causes_of().finalized:
         broken = causes_of(**{name: causes_of().finalized[name] + 1})
-        with pytest.raises(RefusedPayload, match=r"^causes\.settled holds "):
+        with pytest.raises(RefusedPayload, match="^causes of finalized hold "):
             decode(encode(snapshot(causes=broken)))
     assert set(causes_of().finalized) <= set(CAUSE_NAMES)

@@ -116,6 +116,21 @@ def test_a_refusal_is_final(answer: Answer, error: type[Exception], message: str
     assert len(server.asked) == 1
 
 
+@pytest.mark.parametrize("status", [400, 503])
+def test_what_a_server_says_is_quoted_briefly(status: int) -> None:
+    answers = in_turn((status, refusal("execution", "z" * 100_000)))
+    with answering(answers) as server, pytest.raises((QueryRefusedError, PrometheusAwayError)) as raised:
+        asked(server.url)
+    assert len(str(raised.value)) < 1_000
+
+
+@pytest.mark.parametrize("names", [5, "up", {"up": 1}])
+def test_names_of_metrics_that_are_no_list_are_an_error_of_the_server(names: Any) -> None:
+    answers = in_turn((200, json.dumps({"data": names}).encode()))
+    with answering(answers) as server, pytest.raises(PrometheusAwayError, match="expected names"):
+        PrometheusClient(server.url).metric_names()
+
+
 def test_a_password_is_not_sent_to_the_target_of_a_redirect() -> None:
     with (
         answering(in_turn((200, GOOD))) as elsewhere,
@@ -158,6 +173,18 @@ def test_a_query_of_too_many_samples_is_asked_in_parts() -> None:
         series = source(server.url).pull(start=1001, stop=1109)
     assert series.start == 1010
     np.testing.assert_array_equal(series.values[0, 0], np.arange(1010, 1101, 10))
+
+
+def test_a_query_that_is_always_too_large_is_halved_five_times() -> None:
+    def answer(path: str, body: bytes) -> Answer:
+        form = {name: values[0] for name, values in parse_qs(body.decode()).items()}
+        if float(form["end"]) - float(form["start"]) < 40:
+            return 200, GOOD
+        return 422, refusal("execution", "query processing would load too many samples into memory")
+
+    with answering(answer) as server, pytest.raises(TextFileError, match="too many samples"):
+        PrometheusSource(PrometheusClient(server.url), FILE).pull(start=0, stop=10_000)
+    assert len(server.asked) == 6
 
 
 def test_the_error_of_a_refused_query_has_its_line() -> None:
@@ -224,6 +251,8 @@ def test_series_are_the_same_however_the_answer_is_cut(indent: int | None, size:
         *(b"", b"<html>not found</html>", b'{"status": "success"}', b'{"data": {"result": "none"}}'),
         *(answer(ONE, TWO)[:-30], answer(ONE)[:120], answer({"metric": {}, "values": [[1, "x"]]})),
         answer({"metric": 3}),
+        answer({"metric": {}, "values": [[float("nan"), "1"]]}),
+        answer({"metric": {}, "values": [[[1, 2], "1"], [[1, 2], "1"]]}),
     ],
 )
 def test_an_answer_of_no_range_query_is_an_error(content: bytes) -> None:

@@ -11,9 +11,12 @@ import yaml
 
 from dask_efficiency.files.text_files import TextFileError
 from dask_efficiency.fleet.prometheus import prometheus_source as module
-from dask_efficiency.fleet.prometheus.prometheus_query import Answered
-from dask_efficiency.fleet.prometheus.prometheus_source import Gathered, TooLargeError, metric_names
+from dask_efficiency.fleet.prometheus.prometheus_query import Answered, PrometheusClient
+from dask_efficiency.fleet.prometheus.prometheus_source import Gathered, PrometheusSource, TooLargeError, metric_names
+from dask_efficiency.fleet.rounds.exclusions import Exclusion
 from dask_efficiency.fleet.rounds.metrics_file import READY, parse_metrics_file, read_metrics_file
+from tests.fleet.prometheus.answering import Answer, answering
+from tests.fleet.prometheus.test_prometheus_query import matrix_of, refusal
 from tests.live.prometheus_process import needs_promtool
 
 
@@ -94,6 +97,42 @@ def test_an_error_of_series_without_one_machine_and_group_each_has_the_line(labe
         gathered.series()
 
 
+def test_later_a_machine_with_wrong_series_is_left_out_alone() -> None:
+    left: list[Exclusion] = []
+    gathered = Gathered(FILE, start=0, samples=4, strict=False)
+    for number, labels in enumerate([{"gpu": "0"}, {"gpu": "1"}, {}, {}]):
+        machine = "a" if number < 2 else "bc"[number - 2]
+        rack = {"rack": "r"} if number != 3 else {}
+        filled(gathered, 0, [0, 5, 10], [1, 1, 1], instance=machine, **rack, **labels)
+    assert gathered.series(left.append).workers == ("b",)
+    assert [(one.about, one.names) for one in left] == [("machine", ("c",)), ("machine", ("a",))]
+    assert "several series of 'a'" in str(left[1])
+
+
+def test_later_a_metric_whose_query_is_refused_is_left_out_alone() -> None:
+    def answer(path: str, body: bytes) -> Answer:
+        if b"query=cpu&" in body:
+            return 400, refusal("execution", "vector cannot contain metrics with the same labelset")
+        return 200, matrix_of({"a": [(0, 1), (5, 2)]})
+
+    left: list[Exclusion] = []
+    file = parse_metrics_file("step: 5s\nmetrics:\n  cpu:\n    query: cpu\n  net:\n    query: net\n", "m.yaml")
+    with answering(answer) as server:
+        source = PrometheusSource(PrometheusClient(server.url), file)
+        with pytest.raises(TextFileError, match="line 4: cpu: Prometheus refuses the query"):
+            source.pull(start=0, stop=5)
+        series = source.pull(start=0, stop=5, leave_out=left.append)
+    np.testing.assert_array_equal(series.values[:, 0], np.array([[np.nan, np.nan], [1, 2]], "f4"))
+    assert [(one.about, one.names) for one in left] == [("metric", ("cpu",))]
+
+
+def test_where_all_metrics_fail_it_is_an_error() -> None:
+    with answering(lambda path, body: (400, refusal("execution", "wrong"))) as server:
+        source = PrometheusSource(PrometheusClient(server.url), FILE)
+        with pytest.raises(TextFileError, match="refuses the query: wrong"):
+            source.pull(start=0, stop=5, leave_out=lambda left: None)
+
+
 def test_a_machine_that_gets_other_labels_goes_on() -> None:
     gathered = Gathered(FILE, start=0, samples=6)
     filled(gathered, 0, [0, 5, 10], [1, 1, 1], instance="a", rack="r", pod="x")
@@ -102,8 +141,22 @@ def test_a_machine_that_gets_other_labels_goes_on() -> None:
 
 
 def test_more_values_than_can_be_held_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "MAX_VALUES", 10)
-    gathered = Gathered(FILE, start=0, samples=6)
+    monkeypatch.setattr(module, "MAX_VALUES", 1_000)
+    gathered = Gathered(FILE, start=0, samples=600)
     filled(gathered, 0, [0], [1], instance="a", rack="r")
-    with pytest.raises(TooLargeError, match="more than 10 values; expected a longer step, or less history"):
+    with pytest.raises(TooLargeError, match="more than 1000 values; expected fewer labels, a longer step, or less"):
         filled(gathered, 0, [0], [1], instance="b", rack="r")
+
+
+def test_labels_count_as_what_is_held(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "MAX_VALUES", 100_000)
+    gathered = Gathered(FILE, start=0, samples=6)
+    for _ in range(1_000):  # the same ones are held once
+        filled(gathered, 0, [0], [1], instance="a", rack="r")
+    with pytest.raises(TooLargeError, match="with their labels"):
+        filled(gathered, 0, [0], [1], instance="b", rack="r", other="x" * 400_000)
+
+
+def test_a_machine_without_a_name_that_can_be_shown_is_an_error() -> None:
+    with pytest.raises(TextFileError, match="a machine's name has 1001 characters; expected at most 1000"):
+        filled(Gathered(FILE, start=0, samples=6), 0, [0], [1], instance="a" * 1_001, rack="r")

@@ -118,7 +118,6 @@ def test_a_machine_that_is_no_longer_at_fault_has_the_past_that_there_is() -> No
 
 def test_a_machine_at_fault_since_before_the_past_has_none() -> None:
     habits = Habits()
-    habits.keep([found(since=60)], None)
     habits.keep([found(since=-10)], past(0, 50, of_a=30))
     applied = habits.applied(past(100, 50, of_a=30))
     assert applied is not None

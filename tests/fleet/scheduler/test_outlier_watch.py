@@ -11,6 +11,7 @@ import pytest
 
 from dask_efficiency.accounts.cluster.cluster import ClusterLedger
 from dask_efficiency.fleet.outliers.metric_series import MetricSeries
+from dask_efficiency.fleet.outliers.outliers import find_outliers
 from dask_efficiency.fleet.scheduler import outlier_watch
 from dask_efficiency.fleet.scheduler.outlier_watch import EVERY_SECONDS, WINDOW_SECONDS, OutlierWatch
 from dask_efficiency.plugin.scheduler.straggler_watch import StragglerReporter
@@ -104,6 +105,16 @@ def test_a_watch_looks_once_a_minute_at_one_window_at_a_time(bench):
     assert set(bench.asked) == {WINDOW_SECONDS}
 
 
+def test_workers_that_leave_their_past_often_are_named_no_more(bench, caplog):
+    named = []
+    for each in range(8):
+        for faulty in (each, None, None, None):
+            bench.faulty = faulty
+            named += bench.look()[0]
+    assert named == ["0", "1"]  # the third one within a day is one too many
+    assert [record.message for record in caplog.records if "share no job" in record.message]
+
+
 def test_switched_off_it_looks_at_nothing_and_forgets_its_findings(bench):
     bench.look()
     bench.enabled = False
@@ -127,14 +138,29 @@ def test_workers_that_leave_while_nobody_looks_are_not_remembered(bench):
     assert not bench.watch._gone
 
 
-def test_a_failure_ends_it_and_goes_no_further(bench, caplog):
-    bench.watch._series = lambda seconds: lambda: None
+def test_looks_that_fail_are_logged_once_and_change_nothing(bench, caplog):
+    bench.look()
+    good, bench.watch._series = bench.watch._series, lambda seconds: lambda: None
     with caplog.at_level(logging.ERROR, "dask_efficiency"):
-        bench.poll()
-        bench.finish()
-        for _ in range(5):
-            assert bench.poll(EVERY_SECONDS) == ([], [])
-    assert caplog.text.count("looks for outliers no more") == 1
+        for _ in range(3):
+            assert bench.look() == ([], [])
+    assert caplog.text.count("a look for outliers failed") == 1
+    assert bench.names() == ["3"]
+    bench.watch._series, bench.faulty = good, None
+    assert bench.look() == ([], ["3"])
+
+
+def test_a_worker_that_a_look_fails_on_is_left_out(bench, caplog, monkeypatch):
+    def fails(window: MetricSeries, **options: Any) -> list[Any]:
+        if "5" in window.workers:
+            raise IndexError("5")
+        return find_outliers(window, **options)
+
+    monkeypatch.setattr(outlier_watch, "find_outliers", fails)
+    with caplog.at_level(logging.ERROR, "dask_efficiency"):
+        assert bench.look() == (["3"], [])
+        bench.look()
+    assert caplog.text.count("the watch for outliers goes on without the machine 5: IndexError: 5 (test_outlier") == 1
 
 
 def reporter(bench: Bench, on_straggler: Any, log_event: Callable[..., Any]) -> StragglerReporter:
@@ -165,7 +191,7 @@ def test_findings_by_tasks_go_before_an_outlier_which_is_reported_when_they_are_
     events: list[str] = []
     stragglers = reporter(bench, "warn", lambda topic, event: events.append(event["action"]))
     bench.poll()
-    (finding,), _ = bench.waiting[0].result()
+    (finding,), *_ = bench.waiting[0].result()
     by_tasks = replace(finding, effect=2.0)
     with monkeypatch.context() as patched:
         patched.setattr(type(stragglers._watch), "findings", (by_tasks,))

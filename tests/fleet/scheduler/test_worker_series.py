@@ -120,14 +120,23 @@ def test_another_length_takes_effect(monkeypatch):
     assert cluster.read(1.0).values.shape[2] == 1
 
 
-def test_a_failure_is_logged_once_and_raised_for_readers(caplog, monkeypatch):
+def test_a_failure_of_all_is_logged_once_and_raised_for_readers(caplog, monkeypatch):
     cluster = Cluster("a")
     monkeypatch.setattr(worker_series, "host_sensors", None)
     for _ in range(3):
         cluster.heartbeat("a", time.monotonic_ns())
-    assert caplog.text.count("remembers the workers' metrics no more") == 1
-    with pytest.raises(RuntimeError, match="the workers' series failed"):
+    assert caplog.text.count("remembers no metrics of a") == 1
+    with pytest.raises(RuntimeError, match="the series of a failed: TypeError"):
         cluster.series.reader(60.0)
+
+
+def test_a_heartbeat_that_fails_leaves_a_gap_in_the_series_of_its_worker_alone():
+    cluster = Cluster("a", "b")
+    cluster.heartbeat("a", now := time.monotonic_ns(), memory=1.0)
+    cluster.series.take_heartbeat("b", None, now)
+    assert last(cluster.read(), "memory", "a") == 1
+    cluster.heartbeat("b", now, memory=2.0)
+    assert last(cluster.read(), "memory", "b") == 2
 
 
 NAN = np.nan

@@ -8,6 +8,7 @@ from click.testing import CliRunner, Result
 
 from dask_efficiency.cli import main
 from dask_efficiency.mpi.trace_files import load_trace as from_mpi_trace
+from tests.links import links_of_another_user
 
 PROGRAM = Path(__file__).parents[1] / "tracer" / "programs" / "alone.c"
 
@@ -64,6 +65,22 @@ def test_options_of_the_command_are_its_own(folder: Path, compiler: Path) -> Non
     result = run("--mpicc", compiler, sys.executable, "-c", f"{script}; sys.exit(3)", "--save", "no", "-n", 4)
     assert result.exit_code == 3
     assert f"Recorded 2 ranks in {folder}/mpi-trace." in result.output
+
+
+@pytest.mark.parametrize("option", ["--save", "--library"])
+def test_another_users_link_in_a_folder_of_all_is_named_and_not_followed(
+    folder: Path, compiler: Path, monkeypatch: pytest.MonkeyPatch, option: str
+) -> None:
+    shared = folder / "shared"
+    shared.mkdir()
+    shared.chmod(0o1777)
+    (shared / "link").symlink_to(folder / "mine")
+    links_of_another_user(monkeypatch)
+    result = run("--mpicc", compiler, option, "shared/link")
+    assert result.exit_code == 1
+    assert result.output.startswith(f"Error: '{shared}/link' is another user's link")
+    assert result.output.count("\n") == 1
+    assert not (folder / "mine").exists()
 
 
 @needs_mpi

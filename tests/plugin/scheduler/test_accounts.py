@@ -22,7 +22,7 @@ from dask_efficiency.accounts.wire.heartbeats import REPEATS, HeartbeatWriter, e
 from dask_efficiency.accounts.wire.snapshots import NUMBERS, Snapshot, SnapshotCauses, encode_not_measured
 from dask_efficiency.accounts.worker.balance import Outcome
 from dask_efficiency.accounts.worker.ledger import Ledger
-from dask_efficiency.plugin.names import METRIC, STAYS_OFF
+from dask_efficiency.plugin.names import LEFT_OUT, METRIC, STAYS_OFF
 from dask_efficiency.plugin.scheduler import accounts as module
 from dask_efficiency.plugin.scheduler import heartbeats
 from dask_efficiency.plugin.scheduler.accounts import Timelines
@@ -340,7 +340,7 @@ HOSTILE: dict[str, Callable[[dict[str, Any]], Any]] = {
     "text": lambda honest: f"garbage {honest['n']}",
     "does not add up": lambda honest: with_numbers(honest, **more(honest, "running", 1)),
     "too many seconds": lambda honest: with_numbers(
-        honest, **more(honest, "elapsed", DAY), **more(honest, "settled['idle']", honest["a"][0] * DAY)
+        honest, **more(honest, "elapsed", DAY), **more(honest, "finalized['idle']", honest["a"][0] * DAY)
     ),
     "shrinking": lambda honest: encode(
         Snapshot(honest["i"], honest["n"] + 10**6, Ledger(honest["a"][0], at=0).balance(at=0))
@@ -526,3 +526,14 @@ def test_once_following_has_failed_there_is_no_timeline_and_nothing_raises(monke
     one.report(2 * SECOND)
     with pytest.raises(RuntimeError, match="injected"):
         one.covered()
+
+
+@within(senders, 3)
+async def test_labels_that_count_no_numbers_are_told_once_with_the_first_worker(accounts, made):
+    first, second, third = made
+    for sender, what in ((first, ["a"]), (first, ["a"]), (second, ["b", "a"]), (third, [])):
+        accounts.take_answer(sender.address, {**sender.answer(), LEFT_OUT: what}, time.monotonic_ns())
+    assert accounts.stays_off() == [f"a (on {first.address} and others)", f"b (on {second.address})"]
+    for wrong in (7, [7], ["x" * 10_000], [str(i) for i in range(9_999)]):
+        accounts.take_answer(first.address, {**first.answer(), LEFT_OUT: wrong}, time.monotonic_ns())
+    assert len(accounts.stays_off()) == module.MAX_LEFT_OUT

@@ -3,8 +3,8 @@ from __future__ import annotations
 import pytest
 
 from dask_efficiency.accounts.cluster.losses import Loss
+from dask_efficiency.plugin.names import MAX_PATH
 from dask_efficiency.plugin.scheduler.departures import (
-    PATH_MAX,
     by_kernel,
     for_memory,
     in_log,
@@ -38,6 +38,7 @@ def test_the_schedulers_event_has_the_time_for_which_a_worker_was_silent():
         ("worker-lifetime-reached", "its lifetime was over"),
         ("signal-15", "closed on SIGTERM"),
         ("signal-999", "closed on signal 999"),
+        ("signal-" + "9" * 990, "closed: signal"),  # Python writes no number of more than 4,300 digits
         ("client-restart-1795663946.34", "closed: client-restart"),
         ("worker-close", "closed: worker-close"),
         ("scheduler-remove-worker", ""),  # the scheduler says why
@@ -71,12 +72,14 @@ def test_a_nannys_log_has_the_end_of_a_process():
         ("WARNING", "Restarting worker"),
         ("INFO", line.format(7, "exited with status 1")),
         ("INFO", line.format(8, "was killed by unknown signal")),
+        ("INFO", line.format(9, "was killed by signal " + "9" * 5_000)),
+        ("INFO", 14099),
         "no line at all",
         None,
     ]
     assert in_log(lines, 14099) == "killed by SIGKILL"
     assert in_log(lines, 7) == "exited with status 1"
-    assert in_log(lines, 8) == ""
+    assert in_log(lines, 8) == in_log(lines, 9) == ""
     assert in_log([], 14099) == ""
 
 
@@ -85,7 +88,7 @@ def test_a_nannys_log_has_the_end_of_a_process():
     [
         ({"oom_kills": ["/events", 3]}, ("host", "/events", 3)),
         ({"oom_kills": ("/events", None)}, None),
-        ({"oom_kills": ["/" * (PATH_MAX + 1), 3]}, None),
+        ({"oom_kills": ["/" * (MAX_PATH + 1), 3]}, None),
         ({"oom_kills": 3}, None),
         ({}, None),
         (None, None),

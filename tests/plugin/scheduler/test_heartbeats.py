@@ -2,11 +2,25 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
+from typing import Any
 
+import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from dask_efficiency.plugin.scheduler.heartbeats import MAX_SHARE, SMOOTHED_SECONDS, HeartbeatShare
+from dask_efficiency.plugin.names import METRIC, SENSORS
+from dask_efficiency.plugin.scheduler.heartbeats import (
+    DASK_METRICS,
+    MAX_SHARE,
+    SMOOTHED_SECONDS,
+    HeartbeatShare,
+    dask_metric,
+    host_sensors,
+)
+from tests.strategies import odd_names, odd_numbers
 
 POLL_NS = 500_000_000
 POLLS_A_HEARTBEAT = 12
@@ -118,3 +132,19 @@ def test_a_worker_that_left_is_forgotten() -> None:
         cluster.share.left(worker)
     cluster.share.left("unknown")
     assert not cluster.share._turns
+
+
+anything = odd_names | odd_numbers | st.dictionaries(odd_names, odd_numbers)
+
+
+@given(st.sampled_from(sorted(DASK_METRICS)), anything)
+def test_users_metrics_in_place_of_dasks_own_are_numbers_or_missing(name: str, value: Any) -> None:
+    outer, *inner = DASK_METRICS[name]
+    for metrics in ({outer: value}, {outer: dict.fromkeys(inner, value)}, {METRIC: value}, {METRIC: {SENSORS: value}}):
+        assert type(dask_metric(metrics, name)) is float
+        assert host_sensors(metrics).dtype == np.float32
+
+
+@pytest.mark.parametrize(("value", "found"), [(50, 0.5), (50.0, 0.5), (True, math.nan), (10**400, math.nan)])
+def test_a_metric_is_a_number_and_no_bool(value: object, found: float) -> None:
+    assert dask_metric({"cpu": value}, "cpu") == pytest.approx(found, nan_ok=True)

@@ -248,6 +248,8 @@ def test_free_slots_are_for_queued_then_for_waiting_tasks(scene, tasks, queued, 
         ({"resource_restrictions": {"GPU": 1}}, "restricted"),
         ({"resource_restrictions": {"memory": 1}}, "imbalance"),
         ({"resource_restrictions": {"memory": 2}}, "restricted"),
+        ({"resource_restrictions": {"memory": "1"}}, "restricted"),  # a client may ask for any amount
+        ({"resource_restrictions": {"memory": [1]}}, "imbalance"),
     ],
 )
 def test_a_waiting_task_that_may_not_run_on_a_free_slot_is_restricted(scene, restrictions, cause):
@@ -256,6 +258,19 @@ def test_a_waiting_task_that_may_not_run_on_a_free_slot_is_restricted(scene, res
     scene.add("b", *inc(8, **restrictions), resources={"GPU": 1, "memory": 9})
     assert scene.look() == {cause: 4}
     assert scene.scheduler.asked <= 1
+
+
+def test_states_of_workers_of_any_size_are_right_and_only_those_of_usual_ones_are_kept(scene):
+    sizes = [*range(1, 40), 256, 257, 9_999, 10_000]
+    for size in sizes:
+        scene.add(f"w{size}", *inc(1), nthreads=size)
+    for _ in range(2):
+        state = scene.state()
+        assert [state.workers[scene.cluster.present[f"w{size}"]] for size in sizes] == [
+            (n - 1, n, False) for n in sizes
+        ]
+    assert state.free == sum(sizes) - len(sizes)
+    assert max(scene.watch._slots) == 256
 
 
 def test_a_sample_of_many_tasks_is_looked_at(scene):

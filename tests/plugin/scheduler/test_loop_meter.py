@@ -4,6 +4,8 @@ import asyncio
 import gc
 import inspect
 import logging
+import threading
+from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any
 
@@ -11,8 +13,10 @@ import pytest
 from distributed.diagnostics.plugin import SchedulerPlugin
 
 from dask_efficiency.accounts.cluster.scheduler_loop import LoopPart, SchedulerLoop
+from dask_efficiency.plugin.loop_blocks import LoopLook
 from dask_efficiency.plugin.scheduler import loop_meter
 from dask_efficiency.plugin.scheduler.loop_meter import LoopMeter
+from tests.plugin.watch import eventually
 
 SECOND = 1_000_000_000
 
@@ -95,8 +99,10 @@ def scheduler(clock: Clock) -> FakeScheduler:
 
 
 @pytest.fixture
-def meter(scheduler: Any) -> LoopMeter:
-    return LoopMeter(scheduler, lambda: True)
+def meter(scheduler: Any) -> Iterator[LoopMeter]:
+    meter = LoopMeter(scheduler, lambda: True)
+    yield meter
+    meter.stop()
 
 
 def times(parts: tuple[LoopPart, ...]) -> dict[str, tuple[float, int]]:
@@ -223,6 +229,20 @@ def test_a_handler_that_fails_or_is_cancelled_does_so_as_before_and_its_time_cou
     assert times(timed(meter, work).handlers)["task-finished"] == (4.0, 1)
 
 
+def test_a_function_that_gives_a_coroutine_gives_one_at_each_call(meter: LoopMeter, scheduler: FakeScheduler) -> None:
+    async def answer() -> int:
+        return 3
+
+    async def ask() -> list[int]:
+        await started(meter)
+        found = [scheduler.handlers["run_function"]() for _ in range(3)]
+        assert all(map(inspect.iscoroutine, found))  # Dask takes no other awaitable
+        return [await each for each in found]
+
+    scheduler.handlers["run_function"] = lambda: answer()
+    assert asyncio.run(ask()) == [3, 3, 3]
+
+
 def test_the_loop_is_busy_unless_it_waits_in_select(meter: LoopMeter, clock: Clock) -> None:
     def select(timeout: float | None) -> list[Any]:
         clock.pass_by(3)
@@ -292,6 +312,35 @@ def test_the_meter_stops_when_its_loop_is_closed(meter, monkeypatch):
     loop = asyncio.new_event_loop()
     loop.close()
     monkeypatch.undo()  # which keeps the meter's own thread from looking
-    monkeypatch.setattr(loop_meter, "LoopBlocks", lambda *_: None)
+    monkeypatch.setattr(loop_meter, "LoopBlocks", lambda *_: SimpleNamespace(close=int))
     meter._watch(loop)
     assert meter._collecting not in gc.callbacks
+
+
+@pytest.mark.parametrize("goes_on", [True, False])
+def test_a_thread_that_held_the_gil_is_named_with_its_line_unless_it_waits_by_now(
+    meter: LoopMeter, goes_on: bool
+) -> None:
+    begun, done, stop = threading.Event(), threading.Event(), list[int]()
+
+    def parse() -> None:
+        begun.set()
+        while goes_on and not stop:
+            sum([1, 2])
+        done.wait()
+
+    thread = threading.Thread(target=parse, name="the client", daemon=True)
+    thread.start()
+    begun.wait()
+    try:
+        look = lambda: meter._look_at(LoopLook(1, 7, 2), thread.ident)  # noqa: E731
+        named = lambda: any(frame.function.endswith("parse") for frame in look().held_at)  # noqa: E731
+        eventually(lambda: named() is goes_on)
+        found = look()
+    finally:
+        stop.append(1)
+        done.set()
+        thread.join()
+    assert (found.core, found.gil, found.holder) == (1, 7, "(thread the client)")
+    assert meter._look_at(LoopLook(), 0).held_at == ()
+    assert meter._look_at(LoopLook(), None).holder == ""

@@ -18,13 +18,16 @@ from dask_efficiency.accounts.details import WindowDetails
 from dask_efficiency.accounts.lines import Frame, SampleRow
 from dask_efficiency.accounts.slow_worker import Cause, SlowWorker
 from dask_efficiency.accounts.wire.heartbeats import encode
-from dask_efficiency.accounts.wire.snapshots import Snapshot, encode_window
+from dask_efficiency.accounts.wire.snapshots import Snapshot
+from dask_efficiency.accounts.worker.answer import answer_of, encode_answer
 from dask_efficiency.accounts.worker.ledger import Ledger
 from dask_efficiency.plugin import names
 from dask_efficiency.plugin.scheduler import open_windows
 from dask_efficiency.report.replies import unpacked
+from tests.payloads import time_of_workers
 from tests.plugin.loops import within
 from tests.plugin.scheduler.test_accounts import registered, worker
+from tests.plugin.watch import travelled
 
 
 class Half:
@@ -36,6 +39,8 @@ class Half:
         self.ledger = Ledger(2, at=time.monotonic_ns())
         #: What its tasks are seen at in every window.
         self.profile: dict[SampleRow, int] = {}
+        #: Thread-nanoseconds of each window that it closed.
+        self.closed: dict[str, int] = {}
         self._sent = 0
 
     def answer(self, action: str, window: str) -> dict[str, Any]:
@@ -47,7 +52,8 @@ class Half:
         if action == names.OPEN:
             self.ledger.open_window(window, at=at)
         elif action == names.CLOSE and (balance := self.ledger.close_window(window, at=at)) is not None:
-            answer["window"] = encode_window(replace(balance, details=WindowDetails(profile=self.profile)))
+            self.closed[window] = balance.nthreads * balance.elapsed
+            answer["window"] = encode_answer(answer_of(balance, details=WindowDetails(profile=self.profile)))
         return answer
 
 
@@ -77,12 +83,22 @@ class Cluster:
         (address,) = workers
         if self.asked is not None:
             await self.asked(msg["action"], address)
-        return {address: self.halves[address].answer(msg["action"], msg.get("window", ""))}
+        half = self.halves.get(address)
+        return travelled({address: None if half is None else half.answer(msg["action"], msg.get("window", ""))})
 
     async def handle(self, action: str, window: str) -> dict[str, Any]:
         """What a client is answered."""
         answer: dict[str, Any] = await self.meter.handle(action, window=window, client="me", span="span")
         return answer
+
+    async def check_window(self, window: str) -> None:
+        """Check that a window counts each nanosecond of each worker, and that the meter is on."""
+        await self.handle(names.OPEN, window)
+        reply = unpacked(await self.handle(names.CLOSE, window))
+        assert self.meter.guard.off is None
+        assert (reply["not_measured"], reply["notes"]) == ({}, ())
+        expected = {half.ws.name: half.closed[window] for half in self.halves.values()}
+        assert {name: sum(row.values()) for name, row in time_of_workers(reply).items()} == expected
 
 
 @asynccontextmanager
@@ -104,10 +120,10 @@ async def test_a_worker_that_joins_while_a_window_is_opened_is_part_of_it(made):
     made.asked = asked
     await made.handle(names.OPEN, "w")
     reply = unpacked(await made.handle(names.CLOSE, "w"))
-    assert reply["workers"].keys() == {"worker-1", "worker-2", "worker-3"}
+    assert time_of_workers(reply).keys() == {"worker-1", "worker-2", "worker-3"}
     assert (reply["not_measured"], reply["notes"]) == ({}, ())
     for name in ("worker-1", "worker-2"):
-        assert sum(reply["workers"][name].values()) > 0
+        assert sum(time_of_workers(reply)[name].values()) > 0
 
 
 @within(cluster)
@@ -129,6 +145,26 @@ async def test_a_window_that_could_not_be_opened_leaves_nothing(made):
     assert pickle.loads(made.scheduler.worker_plugins[names.WORKER_PLUGIN]).windows == []
     with pytest.raises(RuntimeError, match="no window 'w' is open"):
         await made.handle(names.CLOSE, "w")
+
+
+@within(cluster)
+async def test_a_window_ends_when_the_graphs_that_its_client_sent_are_there(made, *, monkeypatch):
+    await made.handle(names.OPEN, "w")
+    closing = asyncio.create_task(made.meter.handle(names.CLOSE, window="w", graphs=2))
+    for taken_in in (0, 1, 2):
+        made.meter.windows["w"].graphs = taken_in
+        made.meter.windows["w"].arrived.set()
+        for _ in range(20):
+            await asyncio.sleep(0)
+        assert taken_in == 2 or not closing.done()
+    assert unpacked(await closing)["notes"] == ()
+    monkeypatch.setattr(open_windows, "GRAPHS_SECONDS", 0.0)
+    await made.handle(names.OPEN, "w2")
+    reply = unpacked(await made.meter.handle(names.CLOSE, window="w2", graphs=2))
+    assert reply["notes"] == ("2 graphs of the block had not arrived when it ended",)
+    made.meter.accounts.work.counts_graphs = False
+    await made.handle(names.OPEN, "w3")
+    assert unpacked(await made.meter.handle(names.CLOSE, window="w3", graphs=2))["notes"] == ()
 
 
 @pytest.mark.parametrize("way", ["leaves", "gives up", "unregisters"])
@@ -180,7 +216,7 @@ async def test_time_after_a_workers_answer_is_no_part_of_the_window(made):
     made.asked = asked
     reply = unpacked(await made.handle(names.CLOSE, "w"))
     assert (reply["not_measured"], reply["notes"]) == ({}, ())
-    assert all(set(row) <= {"idle", "no-work"} for row in reply["workers"].values())
+    assert all(set(row) <= {"idle", "no-work"} for row in time_of_workers(reply).values())
 
 
 @pytest.mark.parametrize("answer", ["garbage", {}, {"snapshot": 1}, {"snapshot": {}, "window": {"schema": 2}}, None])
@@ -191,7 +227,7 @@ async def test_a_hostile_answer_is_refused_and_that_worker_counts_as_last_heard_
     first.answer = lambda *_: answer
     reply = unpacked(await made.handle(names.CLOSE, "w"))
     assert reply["not_measured"].keys() == {"worker-1"}
-    assert reply["workers"].keys() == {"worker-1", "worker-2"}
+    assert time_of_workers(reply).keys() == {"worker-1", "worker-2"}
     assert made.meter.guard.off is None
 
 
@@ -248,3 +284,56 @@ async def test_the_reason_is_given_for_a_window_that_is_gone(made):
     await made.handle(names.CLOSE, "w1")
     with pytest.raises(RuntimeError, match="it was closed already"):
         await made.handle(names.CLOSE, "w1")
+
+
+@within(cluster)
+async def test_of_many_windows_that_are_opened_at_once_few_are_at_a_time(made):
+    """Workers are asked for a few, so that the scheduler's event loop turns in between; each is exact, or dropped."""
+    asked = most = 0
+
+    async def answers(action: str, address: str) -> None:
+        nonlocal asked, most
+        asked += 1
+        most = max(most, asked)
+        for _ in range(3):
+            await asyncio.sleep(0)
+        asked -= 1
+
+    made.asked = answers
+    names_of = [f"w{i}" for i in range(3 * open_windows.MAX_WINDOWS)]
+    await asyncio.gather(*[made.handle(names.OPEN, window) for window in names_of])
+    kept = names_of[-open_windows.MAX_WINDOWS :]
+    assert list(made.meter.windows) == kept
+    while any(half.ledger.windows != tuple(kept) for half in made.halves.values()):  # noqa: ASYNC110
+        await asyncio.sleep(0)
+    assert most <= 2 * 2 * open_windows.AT_ONCE  # two workers; some windows are opened, and others dropped
+    made.asked = None
+    replies = [
+        unpacked(reply) for reply in await asyncio.gather(*[made.handle(names.CLOSE, window) for window in kept])
+    ]
+    for window, reply in zip(kept, replies, strict=True):
+        expected = {half.ws.name: half.closed[window] for half in made.halves.values()}
+        assert {name: sum(row.values()) for name, row in time_of_workers(reply).items()} == expected
+    assert all(half.ledger.windows == () for half in made.halves.values())
+
+
+@within(cluster)
+async def test_a_window_is_opened_once_and_closed_once_at_a_time(made):
+    begun, go_on = asyncio.Event(), asyncio.Event()
+
+    async def answers(action: str, address: str) -> None:
+        begun.set()
+        await go_on.wait()
+
+    for action, error in ((names.OPEN, "expected one that is not open yet"), (names.CLOSE, "is being closed already")):
+        made.asked = answers
+        begun.clear()
+        go_on.clear()
+        first = asyncio.create_task(made.handle(action, "w"))
+        await begun.wait()
+        with pytest.raises((ValueError, RuntimeError), match=error):
+            await made.handle(action, "w")
+        go_on.set()
+        reply = await first
+    assert unpacked(reply)["not_measured"] == {}
+    await made.check_window("w2")

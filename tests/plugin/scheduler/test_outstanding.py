@@ -6,15 +6,16 @@ from contextlib import nullcontext
 from types import SimpleNamespace
 
 import pytest
+from dask._task_spec import Alias
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from dask_efficiency.accounts.cluster.cluster import ClusterLedger
-from dask_efficiency.accounts.cluster.windows import ClusterWindow
+from dask_efficiency.accounts.cluster.windows import ActiveIntervals, ClusterWindow
 from dask_efficiency.plugin.names import RECOMPUTED
 from dask_efficiency.plugin.scheduler import outstanding, replies
-from dask_efficiency.plugin.scheduler.outstanding import WorkTracker
+from dask_efficiency.plugin.scheduler.outstanding import WorkTracker, span_name
 from dask_efficiency.plugin.scheduler.registration import RepeatCounter
 
 
@@ -44,17 +45,19 @@ class FakeScheduler:
         self._task_prefix_count_global = FakeCounts(self.ws)
         self.stream_handlers = {"update-graph": self.update_graph, "long-running": self.handle_long_running}
         self.taken_in: list[bool] = []
+        self.aliases: frozenset[str] = frozenset()
         self.tracker: WorkTracker | None = None
         for key, state in states.items():
             self.add(key, state)
 
     def add(self, key, state="released"):
         ts = self.tasks[key] = FakeTask(key, state, self.ws if state == "processing" else None)
+        ts.run_spec = Alias(key, "persisted") if key in self.aliases else None
         self.task_prefixes.setdefault(ts.prefix.name, FakePrefix(self, ts.prefix.name))
         if state == "processing":
             self.ws.processing.add(ts)
 
-    async def update_graph(self, fail=False):
+    async def update_graph(self, fail=False, client="me"):
         self.taken_in.append(self.tracker.graphs)
         await asyncio.sleep(0)
         if fail:
@@ -89,10 +92,11 @@ class FakeScheduler:
 
     def ask(self, *keys, stimulus_id):
         """A client's graph: it has tasks that are not there yet or were released wait."""
-        self.tracker.asked(stimulus_id)
         for key in keys:
             if key not in self.tasks:
                 self.add(key)
+        self.tracker.asked(stimulus_id, keys)
+        for key in keys:
             self.move(key, "waiting", stimulus_id)
 
     def compute(self, *keys):
@@ -166,9 +170,12 @@ def raised(error):
     raise error
 
 
-def opened(cluster, *, running=False):
+def opened(cluster, *, running=False, number=0):
     """As much of an open window as the tracker sees."""
-    return SimpleNamespace(window=ClusterWindow(cluster, at=0, running=running), repeats=RepeatCounter())
+    window = ClusterWindow(cluster, at=0, running=running)
+    counts = {"repeats": RepeatCounter(), "computed_before": 0, "graphs": 0, "arrived": asyncio.Event()}
+    counts["seceded"] = ActiveIntervals(at=0, active=False)
+    return SimpleNamespace(window=window, client="me", number=number, **counts)
 
 
 def track(scheduler):
@@ -213,6 +220,21 @@ def test_a_task_that_was_long_running_before_the_tracker_is_no_work(clock):
     assert not cluster.work.outstanding
 
 
+def test_time_in_which_only_tasks_that_had_seceded_ran_is_told_from_the_clients(clock):
+    scheduler, cluster, windows = tracked()
+    windows["w"] = opened(cluster)
+    for key in "xy":
+        scheduler.add(key)
+        for state in ("waiting", "processing"):
+            scheduler.move(key, state)
+    for clock.now, key in ((2, "x"), (3, "y")):
+        scheduler.stream_handlers["long-running"](key, "tcp://a")
+    for clock.now, key in ((5, "x"), (7, "y")):
+        scheduler.move(key, "memory")
+    assert windows["w"].window.running.until(9) == [(0, 3)]
+    assert windows["w"].seceded.until(9) == [(3, 7)]
+
+
 @pytest.mark.parametrize("fail", [False, True])
 def test_work_is_outstanding_while_a_graph_is_taken_in(clock, fail):
     scheduler, cluster, windows = tracked()
@@ -220,7 +242,7 @@ def test_work_is_outstanding_while_a_graph_is_taken_in(clock, fail):
     clock.now = 5
 
     async def taking_in():
-        handled = asyncio.ensure_future(scheduler.stream_handlers["update-graph"](fail=fail))
+        handled = asyncio.ensure_future(scheduler.stream_handlers["update-graph"](fail=fail, client="me"))
         await asyncio.sleep(0)
         clock.now = 9
         return await handled
@@ -230,6 +252,7 @@ def test_work_is_outstanding_while_a_graph_is_taken_in(clock, fail):
     assert scheduler.taken_in == [True]
     assert not scheduler.tracker.graphs
     assert not cluster.work.outstanding
+    assert windows["w"].graphs == 1
     assert windows["w"].window.graphs.until(30) == [(5, 9)]
     assert windows["w"].window.running.until(30) == []
 
@@ -333,12 +356,24 @@ def test_results_are_counted_for_the_worker_that_had_them(clock):
 def test_a_window_counts_the_repeats_inside_it(clock):
     scheduler, cluster, windows = tracked()
     for number in range(5):
-        if number == 3:
-            scheduler.tracker.catch_up()
-            windows["window"] = opened(cluster)
+        if number == 2:
+            windows["window"] = opened(cluster, number=scheduler.tracker.window_opens())
         scheduler.play(f"ask x by graph-{number}; compute x; forgotten x")
     assert scheduler.repeats() == {"x": (4, 5)}
+    # What was computed before it is a repeat of the cluster's, and none of the window's.
     assert windows["window"].repeats.by_prefix() == {"x": (2, 3)}
+    assert windows["window"].computed_before == 1
+
+
+@pytest.mark.parametrize("end", ["forgotten xy", "released xy; forgotten xy", "released xy"])
+def test_another_name_of_a_result_that_is_there_is_no_repeat(clock, end):
+    scheduler, _, _ = tracked()
+    scheduler.aliases = frozenset("y")
+    for number in range(3):
+        scheduler.play(f"ask xy by graph-{number}; compute xy; {end}")  # at once: nothing is counted in between
+    scheduler.play("ask xy by graph; compute xy; forgotten xy")
+    assert scheduler.repeats() == {"x": (3, 4)}
+    assert not scheduler.tracker.watched
 
 
 def test_a_bounded_number_of_keys_is_remembered(clock, monkeypatch):
@@ -535,3 +570,18 @@ class WorkMachine(RuleBasedStateMachine):
 
 TestWorkMachine = WorkMachine.TestCase
 TestWorkMachine.settings = settings(max_examples=100, stateful_step_count=30)
+
+
+@pytest.mark.parametrize(
+    ("name", "shown"),
+    [
+        (("etl", "load"), "etl/load"),
+        (("etl", 7, ["x"]), "etl/7/['x']"),
+        ("etl", "etl"),
+        (None, "None"),
+        (("x" * 10**6,), "x" * 1_000),
+        (("a",) * 10**6, "a/" * 500),
+    ],
+)
+def test_the_name_of_a_span_is_a_text_of_bounded_length_whatever_a_client_sent(name, shown):
+    assert span_name(SimpleNamespace(name=name)) == shown

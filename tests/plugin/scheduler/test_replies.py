@@ -10,10 +10,13 @@ from hypothesis import strategies as st
 from dask_efficiency.accounts.checks import MAX_NAME_LENGTH
 from dask_efficiency.accounts.cluster.idle import Alone
 from dask_efficiency.accounts.details import MergedProfiles
+from dask_efficiency.accounts.facts import Facts, decode_facts
 from dask_efficiency.plugin.guard import Decoration, decorate
 from dask_efficiency.plugin.scheduler.replies import Reply, _alone, _profiles, packed
 from dask_efficiency.report import replies as reports
 from tests.strategies import window_details
+
+NOTHING = Facts.of_views({})
 
 
 def alone(**ns: int) -> dict[str, Alone]:
@@ -44,20 +47,23 @@ def sent(reply: Reply) -> dict[str, object]:
 def test_profiles_are_read_as_they_were_merged(every):
     merged = MergedProfiles()
     for i, details in enumerate(every):
-        merged.add(f"worker-{i}", details)
-    found = sent(Reply({"notes": []}, [Decoration("profiles", "profile", lambda: _profiles(merged))]))
+        merged.add(f"worker-{i}", details, {})
+    found = sent(Reply({"notes": []}, lambda: NOTHING, [Decoration("profiles", "profile", lambda: _profiles(merged))]))
     made, missing = decorate(reports._profiles(found["profiles"]))
     assert not missing
     assert {(row.bucket, row.cause, row.prefix, row.stack): row.ns for row in made["profile"]} == merged.profile
     assert {(row.prefix, row.holder, row.stack): row.ns for row in made["gil_holders"]} == merged.holders
+    assert {(row.prefix, row.holder, row.stack): row.looks for row in made["lock_looks"]} == merged.lock_looks
     for name in ("gil_holds", "loop_blocks"):
         holds = [(worker, (hold.ns / 1e9, *hold[1:])) for worker, hold in getattr(merged, name)]
-        assert [(hold.worker, (hold.seconds, hold.holder, hold.stack)) for hold in made[name]] == holds
+        assert [(hold.worker, (hold.seconds, hold.holder, hold.stack, hold.doing)) for hold in made[name]] == holds
 
 
 def test_a_part_that_fails_on_the_thread_is_noted_and_the_rest_is_sent():
-    found = sent(Reply({"notes": ["before"], "window": 7}, [Decoration("gpu", "account of GPUs", lambda: 1 / 0)]))
+    failing = [Decoration("gpu", "account of GPUs", lambda: 1 / 0)]
+    found = sent(Reply({"notes": ["before"], "window": 7}, lambda: NOTHING, failing, lambda: ["of facts"]))
+    assert decode_facts(found.pop("facts")) == NOTHING
     assert found == {
-        "notes": ("before", "there is no account of GPUs: ZeroDivisionError: division by zero"),
+        "notes": ("before", "of facts", "there is no account of GPUs: ZeroDivisionError: division by zero"),
         "window": 7,
     }

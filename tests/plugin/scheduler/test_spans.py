@@ -4,10 +4,17 @@ from collections import Counter
 from types import SimpleNamespace
 
 from dask_efficiency.accounts.cluster.span_shares import MAX_DEPTH
-from dask_efficiency.accounts.cluster.window_accounts import OwnPart
+from dask_efficiency.accounts.facts import Facts, FactsBuilder
 from dask_efficiency.plugin.names import NO_SPAN, OTHER_WORK
 from dask_efficiency.plugin.scheduler.outstanding import OutstandingSpans
-from dask_efficiency.plugin.scheduler.spans import is_own, notes, only_own
+from dask_efficiency.plugin.scheduler.spans import (
+    is_own,
+    only_own,
+    only_own_note,
+    other_work_note,
+    paths,
+    shared_note,
+)
 
 
 class FakeGroup:
@@ -119,42 +126,42 @@ def test_a_span_is_own_by_itself_or_by_one_that_it_is_in():
     assert is_own(SimpleNamespace(extensions={}), {"?"}, "?")
 
 
+def spans_of(rows: dict[str, dict[str, int]]) -> Facts:
+    builder = FactsBuilder()
+    for span, row in rows.items():
+        builder.add_time(row, {}, worker="w", span=span)
+    return builder.build()
+
+
 def test_a_note_has_the_time_of_other_clients():
-    opened = SimpleNamespace(shared=set(), only=False)
     held = {"thread-cpu": 2_000_000_000, "running": 500_000_000, "idle": 250_000_000, "paused": 250_000_000}
-    (note,) = notes(scheduler("a", "d"), opened, {"a": held, OTHER_WORK: held})
+    (note,) = other_work_note(spans_of({"a": held, f"{OTHER_WORK}/d": held}), only=False)
     assert note == (
         "other work ran on the cluster in this window: its tasks held threads for 2.5 thread-seconds, and 0.5 of free "
         "threads is its share; efficiency_report(only=True) leaves it out"
     )
-    (waiting,) = notes(scheduler("a", "d"), opened, {OTHER_WORK: {"idle": 1_000_000_000}})
-    assert "for 0 thread-seconds, and 1 of free" in waiting
-    assert notes(scheduler("a", "d"), opened, {"a": held, NO_SPAN: held}) == []
+    (waiting,) = other_work_note(spans_of({OTHER_WORK: {"idle": 1_000_000_000}}), only=True)
+    assert "for 0 thread-seconds, and 1 of free threads is its share; left out here" in waiting
+    assert other_work_note(spans_of({"a": held, NO_SPAN: held}), only=False) == []
 
 
 def test_a_note_names_spans_that_clients_share():
     opened = SimpleNamespace(shared={"a", "b", "gone"}, only=True)
-    (note,) = notes(scheduler("a", "b", "d"), opened, {"a": {"idle": 1}})
+    (note,) = shared_note(scheduler("a", "b", "d"), opened)
     assert "in the span 'a' and 1 more, and count" in note
+    assert shared_note(scheduler("d"), opened) == []
+
+
+def test_paths_are_those_of_own_spans_and_of_other_work():
+    opened = SimpleNamespace(spans={"a"})
+    found = paths(scheduler("a", "a/b", "d"), opened, ["a", "a/b", "d", "gone", ""])
+    assert found == {"a": "a", "a/b": "a/b", "d": f"{OTHER_WORK}/d", "gone": NO_SPAN, "": NO_SPAN}
 
 
 def test_a_clients_part_leaves_out_fields_of_all_clients():
-    reply = {
-        "outstanding": 50,
-        "no_workers": 30,
-        "workers": {"w": {"idle": 90}, "v": {"idle": 10}},
-        "spans": {"a": {"idle": 40}, OTHER_WORK: {"idle": 60}, f"{OTHER_WORK}/d": {"idle": 60}, NO_SPAN: {}},
-        "tasks": {"succeeded": 9},
-        "timeline": {"bin": 1},
-        "price": 3,
-        "notes": ["before"],
-    }
-    own = OwnPart(workers={"w": {"idle": 40}}, worker_causes={"w": {"idle/graph": 7}})
-    found = only_own(reply, own, 20)
-    assert found["spans"] == {"a": {"idle": 40}}
-    assert found["workers"] == {"w": {"idle": 40}, "v": {}}
-    assert (found["outstanding"], found["no_workers"], found["price"]) == (20, 20, 3)
-    assert found.keys() & {"tasks", "timeline"} == set()
-    assert found["notes"][0] == "before"
-    assert "4e-08 of the cluster's 1e-07 thread-seconds" in found["notes"][1]
-    assert only_own(reply, own, None)["outstanding"] == 50
+    reply = {"outstanding": 50, "no_workers": 30, "tasks": {"succeeded": 9}, "timeline": {"bin": 1}, "price": 3}
+    found = only_own(reply, 20)
+    assert found == {"outstanding": 20, "no_workers": 20, "price": 3}
+    assert only_own(reply, None)["outstanding"] == 50
+    note = only_own_note(spans_of({"a": {"idle": 40}}), spans_of({"a": {"idle": 40}, "d": {"idle": 60}}))
+    assert "4e-08 of the cluster's 1e-07 thread-seconds" in note

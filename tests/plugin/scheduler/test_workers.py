@@ -11,6 +11,7 @@ from distributed._async_taskgroup import AsyncTaskGroup
 
 from dask_efficiency.plugin import names, options
 from dask_efficiency.plugin.scheduler.workers import APART_SECONDS, WorkerHalves
+from tests.plugin.watch import travelled
 
 HOUR = 3600
 
@@ -28,7 +29,9 @@ class FakeScheduler:
         self.messages.append(msg)
         if address == "silent":
             await asyncio.Event().wait()
-        return {address: KeyError("broken") if address == "bad" else {"heard": msg["action"]}}
+        if address == "bad":
+            raise KeyError("broken")
+        return travelled({address: {"heard": msg["action"]}})
 
 
 @pytest.fixture
@@ -166,7 +169,7 @@ def test_no_worker_times_out_while_the_answers_of_others_are_taken(patient, sche
         if workers == ["silent"]:
             await asyncio.Event().wait()
         await asyncio.sleep(float(workers[0][-1]))
-        return {workers[0]: "here"}
+        return travelled({workers[0]: "here"})
 
     async def check(loop: SkippingLoop) -> None:
         answers = {address: str(answer) for address, (answer, _) in (await patient.ask(names.SNAPSHOT)).items()}
@@ -182,7 +185,7 @@ def test_answers_that_came_while_the_scheduler_was_blocked_are_read_before_a_tim
     async def broadcast(*, msg: dict[str, Any], workers: list[str], on_error: str) -> dict[str, Any]:
         for _ in range(10):  # a message is read in some steps
             await asyncio.sleep(0)
-        return {workers[0]: "here"}
+        return travelled({workers[0]: "here"})
 
     async def check(loop: SkippingLoop) -> None:
         loop.call_soon(loop.skip, 60.0)
@@ -217,7 +220,7 @@ def test_a_worker_that_was_too_busy_is_sent_its_half_until_it_is_metered(patient
         sent.extend(workers)
         if workers == ["silent"] and sent.count("silent") < 3:
             await asyncio.Event().wait()
-        return {workers[0]: "OK"}
+        return travelled({workers[0]: "OK"})
 
     async def check(loop: SkippingLoop) -> None:
         scheduler._ongoing_background_tasks = AsyncTaskGroup()

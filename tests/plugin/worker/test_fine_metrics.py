@@ -1,11 +1,13 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import time
 from collections import defaultdict
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -13,12 +15,15 @@ from hypothesis import strategies as st
 from dask_efficiency.accounts.metered import MAX_METERED, SPILL_LABELS, Metered
 from dask_efficiency.accounts.rows import OTHER
 from dask_efficiency.plugin.worker.fine_metrics import (
+    MAX_LEFT_OUT,
     MAX_PREFIX_LENGTH,
     FineMetrics,
     OutsideMetrics,
     ShuffleWatch,
     SpillMetrics,
+    left_out,
 )
+from tests.payloads import through_msgpack
 
 
 def totals(**by_label: float) -> defaultdict:
@@ -150,6 +155,58 @@ def test_bytes_counts_seconds_of_users_and_the_background_of_shuffles_are_metere
         Metered("memory-monitor", "", "", "disk-write", "bytes"): 5_000_000,
     }
     assert digests.details() == {"in task: io": 200_000_000}
+
+
+def test_a_label_that_counted_no_number_stays_as_it_was_and_costs_no_other_one():
+    digests_total, digests = metrics(loss=1.0, io=0.0)
+    loss, io, rows = ((*IN_TASK, *label) for label in (("loss", "seconds"), ("io", "seconds"), ("rows", "count")))
+    digests_total[loss] += 2.0
+    digests_total[rows] += 3.0
+    for value in (math.nan, math.inf, 10**400, "1", np.array([1.0, 2.0])):
+        assert digests.details() == {"in task: loss": 2 * 10**9, "in task: io": round(digests_total[io] * 1e9)}
+        digests_total[loss] = value
+        digests_total[io] += 0.5
+    digests_total[loss] = 5.0  # upstream's sum never comes back from NaN, and has lost what was small beside 1e18
+    digests_total[rows] += 1.0
+    digests_total["get-data", "network", "seconds"] = -math.inf
+    assert digests.details() == {"in task: loss": 2 * 10**9, "in task: io": 2_500_000_000}
+    assert digests.outside() == {"get-data": 0}
+    assert digests.gained()[Metered(*rows)] == 4
+    what = "counted what is no number of seconds, or one that is too large"
+    where = ("loss", "tasks of inc"), ("network", "get-data")
+    assert left_out(digests, digests) == [f"label {name} {what}, in {at}: it is left out" for name, at in where]
+
+
+def test_a_time_in_the_wrong_unit_and_a_sum_beyond_what_travels_are_left_out():
+    digests_total, digests = metrics(read=0.0)
+    digests_total[(*IN_TASK, "read", "seconds")] += time.time_ns()
+    digests_total[(*IN_TASK, "rows", "count")] += 2.0**61
+    assert digests.gained()[Metered(*IN_TASK, "rows", "count")] == 1 << 61
+    digests_total[(*IN_TASK, "rows", "count")] *= 4
+    assert set(digests.gained().values()) == {0, 1 << 61}
+    assert len(left_out(digests)) == 2
+
+
+def test_the_sum_of_labels_of_one_name_is_bounded_too():
+    digests_total, digests = metrics()
+    for i in range(3 * MAX_METERED):
+        digests_total["execute", None, f"prefix {i}", "rows", "count"] = 2.0**61
+        digests_total["gather-dep", f"label {i}", f"unit {i}"] = 1.0
+        digests_total["p2p", None, "background-comms", f"label {i}", f"unit {i}"] = 1.0
+    gained = digests.gained()
+    assert max(gained.values()) == gained[Metered("execute", "", "", OTHER, "count")] == 1 << 62
+    assert len(gained) <= MAX_METERED + 10
+
+
+def test_labels_that_are_left_out_are_named_once_and_few():
+    digests_total, digests = metrics()
+    for i in range(100):
+        digests_total["execute", f"span {i}", "inc", "loss", "count"] = math.nan
+        digests_total["execute", None, "inc", f"label {i}\ud800", "count"] = math.nan
+    digests.gained()
+    found = left_out(digests, OutsideMetrics(digests_total))
+    assert len(found) == len(set(found)) == MAX_LEFT_OUT
+    assert through_msgpack(found) == tuple(found)
 
 
 keys = st.tuples(

@@ -11,10 +11,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dask_efficiency.accounts.lines import EVENT_LOOP, Frame
+from dask_efficiency.accounts.lines import BUILT_IN, EVENT_LOOP, Frame
+from dask_efficiency.accounts.worker.waiting import LIBRARY
 from dask_efficiency.plugin.stacks import Stacks
+from dask_efficiency.plugin.thread_clocks import ThreadClocks
 from dask_efficiency.plugin.worker.look import Look
-from dask_efficiency.plugin.worker.thread_clocks import ThreadClocks
 from dask_efficiency.plugin.worker.watched_threads import Watched
 
 MS = 1_000_000
@@ -23,7 +24,13 @@ LOOP = 99
 #: Lines that threads are at, and stacks of nothing else.
 A, B, C = (Frame(name, "x.py", 1) for name in "abc")
 SELECT = Frame("EpollSelector.select", selectors.__file__, 469)
-STACKS = SimpleNamespace(task=lambda frame: (frame,), loop=lambda frame: (frame,))
+STACKS = SimpleNamespace(
+    task=lambda frame: (frame,),
+    waiting=lambda frame: (frame,) if frame is not None else (),
+    loop=lambda frame, depth=0: (frame,),
+    calls=SimpleNamespace(hold_up=lambda frame: False),
+    interprets=lambda frame: frame == A,
+)
 
 
 class Process:
@@ -35,7 +42,10 @@ class Process:
         self.runs, self.states, self.clocks, self.watched = {}, {}, {}, {}
         self.used, self.added, self.samples = Counter(), Counter(), Counter()
         self.computed = 0
+        #: Tasks of threads in no look: their prefixes, and True if they go on.
+        self.tasks = {}
         self.native_ids = set()
+        self.foreign = []
         self.throttled = throttled
         self.look_ = Look(
             self,
@@ -43,6 +53,7 @@ class Process:
             SimpleNamespace(limited=throttled is not None, more=lambda: self.throttled),
             SimpleNamespace(core_wait=lambda at: library_core, find=lambda python, at: None),
             None,
+            task_of=self.tasks.get,
             running=lambda: [(ident, start, key) for ident, (start, key) in self.runs.items()],
             loop_ident=LOOP,
             cores=2.0,
@@ -83,7 +94,7 @@ class Process:
 
     @property
     def holds(self):
-        return [hold for table, hold in self.samples if table == "gil_holds"]
+        return [(hold.ns, hold.holder, hold.stack) for table, hold in self.samples if table == "gil_holds"]
 
     # asked by the look
 
@@ -97,7 +108,8 @@ class Process:
         return self.used[ident] * MS
 
     def other(self, ident):
-        return SimpleNamespace(syscall=lambda: self.states.get(ident, "network"))
+        clocks = self.clocks.setdefault(ident, ThreadClocks(0, 0, 0))
+        return SimpleNamespace(syscall=lambda: self.states.get(ident, "network"), clocks=lambda: clocks)
 
     def task_thread(self, ident, at):
         clocks = self.clocks[ident]
@@ -235,6 +247,46 @@ def test_waiting_at_a_lock_is_for_threads_of_libraries_that_compute_or_lack_a_co
     assert process.sampled(SUM) == {"sleep": 100}
 
 
+TRAIN = Frame("train", "/home/me/train.py", 12)
+GATHER = Frame("Client.gather", "/env/site-packages/distributed/client.py", 2500)
+POOL = Frame("Pool.map", "/usr/lib/python3.12/multiprocessing/pool.py", 367)
+
+
+@pytest.mark.parametrize(
+    ("state", "stack", "cause"),
+    [
+        ("lock", (TRAIN,), LIBRARY),
+        ("lock", (TRAIN, GATHER), "cluster"),
+        ("lock", (TRAIN, POOL), "child-process"),
+        ("polls", (TRAIN, Frame("execute", BUILT_IN, 0)), "lock"),
+        ("polls", (TRAIN, Frame("nanosleep", BUILT_IN, 0)), "sleep"),
+        ("sleep", (TRAIN, Frame("sleep", BUILT_IN, 0)), "sleep"),
+        ("sleep", (TRAIN, GATHER), "cluster"),
+        ("network", (TRAIN, GATHER), "network"),
+    ],
+)
+def test_what_a_thread_waits_for_is_told_by_its_stack_where_the_call_does_not_tell(monkeypatch, state, stack, cause):
+    monkeypatch.setattr("dask_efficiency.plugin.worker.lock_looks.has_children", lambda: True)
+    process = Process()
+    process.look_._stacks = SimpleNamespace(**{**vars(STACKS), "waiting": lambda frame: stack})
+    process.computed = 100  # in threads of libraries, which is not what keeps a database's lock
+    process.begins(1, INC, state).passes(50)
+    assert process.sampled() == {cause: 50}
+
+
+def test_who_may_hold_a_lock_is_counted_at_each_look_if_stacks_are_wanted(frames):
+    taking, inside = TRAIN, TRAIN._replace(line=13)
+    for wanted in (True, False):
+        process = Process(stacks_wanted=wanted)
+        for ident, (state, at) in enumerate([("lock", taking), ("lock", taking), ("running", inside)]):
+            frames[ident] = at
+            process.begins(ident, INC, state)
+        process.passes(50).passes(50)
+        looks = {(row.holder, row.stack): n for (table, row), n in process.samples.items() if table == "lock_looks"}
+        counted = {("(looks)", ()): 2, ("(waiting)", ()): 4, ("inc", (inside,)): 2}
+        assert looks == (counted if wanted else {})
+
+
 def test_threads_of_libraries_that_compute_during_tasks_fill_free_slots():
     process = Process(nthreads=4).begins(1, INC).begins(2, SUM, "lock")
     process.computed = 260
@@ -316,6 +368,34 @@ def test_stacks_and_holders_of_the_gil_are_kept_only_if_wanted():
     assert not process.look_._frames
 
 
+@pytest.mark.parametrize(
+    ("frame", "state", "how"), [(A, "gil", "python"), (B, "gil", "gil"), (A, "running", "python"), (B, "running", "")]
+)
+def test_what_computes_has_its_way_of_computing(frames, frame, state, how):
+    """One that executes Python has no GIL now, as the sampler has it: it is about to ask for it, though it runs."""
+    process = Process(stacks_wanted=True)
+    frames[1] = frame
+    process.begins(1, INC, state).goes(1, state, cpu=60).passes(100)
+    rows = {
+        (row.cause, row.stack) for table, row in process.samples if table == "profile" and row.bucket == "thread-cpu"
+    }
+    assert rows == {(how, (frame,))}
+
+
+@pytest.mark.parametrize(("ended", "holder"), [(None, "(thread idler)"), (("parse", False), "parse")])
+def test_a_thread_is_blamed_for_no_more_of_a_wait_than_its_part_of_the_cpu(frames, ended, holder):
+    process = Process(stacks_wanted=True)
+    process.python[5] = SimpleNamespace(name="idler")
+    frames[5], process.states[5] = C, "gil"
+    if ended is not None:  # a task, just now, and it waits for the next
+        process.tasks[5] = ended
+    process.begins(1, INC, "gil").used.update({1: 57, 5: 3})
+    process.passes(100, gil_wait=5)
+    ((row, ns),) = process.holders().items()
+    assert row.holder == holder
+    assert ns == pytest.approx(process.sampled()["gil"] * 3 / 60, rel=0.01)
+
+
 def test_a_former_stack_is_not_taken_for_the_present_one(frames):
     process = Process(stacks_wanted=True)
     process.begins(1, INC, "sleep").passes(100)
@@ -339,6 +419,26 @@ def test_a_thread_that_held_the_gil_for_long_is_named_if_it_computed():
     process.used.update({1: 140})
     process.passes(200, gil_wait=150)
     assert process.holds == [(150 * MS, "inc", (A,))]
+    # On a crowded host it computes for a part of that. What computes on without the GIL did not hold it.
+    process.begins(2, SUM).goes(1, "gil", cpu=60).goes(2, "running", cpu=900)
+    process.used.update({1: -80, 2: 900})
+    process.samples.clear()
+    process.passes(1000, gil_wait=900)
+    assert process.holds == [(900 * MS, "inc", (A,))]
+
+
+@pytest.mark.usefixtures("frames")
+@pytest.mark.parametrize(("goes_on", "stack"), [(True, (A,)), (False, ())])
+def test_a_task_that_held_the_gil_before_any_look_saw_it_is_named(goes_on, stack):
+    process = Process(stacks_wanted=True)
+    process.python[1] = SimpleNamespace(name="Dask-Default-Threads-1")
+    process.tasks[1], process.states[1] = ("parse", goes_on), "gil"
+    process.used.update({1: 60})
+    process.at += 200 * MS
+    process.look_.begin(process.at, gil_wait=150 * MS)
+    assert process.holds == [(150 * MS, "parse", stack)]
+    found = process.look_.look_at_loop()
+    assert (found.holder, found.held_at) == ("parse", stack)
 
 
 def test_a_loop_that_has_just_woken_up_did_not_hold_the_gil(frames):
@@ -351,31 +451,44 @@ def test_a_loop_that_has_just_woken_up_did_not_hold_the_gil(frames):
     assert process.holders() == {}
     assert process.holds == []
     process.used.update({LOOP: 60})
-    process.passes(200, gil_wait=120)  # it computed for most of that, whatever it is at now
-    assert process.holds == [(120 * MS, EVENT_LOOP, ())]
     frames[LOOP] = C
+    process.states[LOOP] = "lock"
+    process.passes(200, gil_wait=120)  # it computed for most of that, whatever it waits for now
+    assert process.holds == [(120 * MS, EVENT_LOOP, ())]
+    assert process.look_.look_at_loop().stack == ()
+    process.states[LOOP] = "gil"
     process.passes(100, gil_wait=5)
     assert [row.holder for row in process.holders()] == [EVENT_LOOP]
 
 
-@pytest.mark.parametrize("would", ["gil", "running"])
-def test_a_loop_is_at_work_unless_others_keep_the_gil_or_the_cores_from_it(frames, would):
-    process = Process()
+@pytest.mark.usefixtures("frames")
+@pytest.mark.parametrize(
+    ("state", "cpu", "core", "gil_wait", "found"),
+    [
+        ("file", 10, 20, 0, (20, 0, (C,), "", ())),
+        ("gil", 10, 20, 0, (20, 70, (C,), "", ())),
+        ("running", 10, 20, 0, (20, 0, (C,), "", ())),
+        ("gil", 10, 20, 60, (0, 90, (C,), "inc", (A,))),
+        ("running", 10, 20, 60, (0, 90, (C,), "inc", (A,))),
+    ],
+    ids=[
+        *("waits by itself", "waits for the GIL", "runs, or is ready: the kernel will count its wait for a core"),
+        *("waits for the GIL of one that computes", "has just been given the GIL of one that computed"),
+    ],
+)
+def test_a_loops_time_is_its_own_but_for_waits_for_a_core_and_for_the_gil_and(state, cpu, core, gil_wait, found):
+    process = Process(stacks_wanted=True).begins(1, INC, "gil").begins(2, SUM, "sleep")
+    process.clocks[LOOP] = ThreadClocks(0, 0, 0)
     process.passes(100)
-    process.states[LOOP] = "file"
-    assert process.look_.loop_stack() == (C,)
-    process.states[LOOP] = would
-    process.used.update({LOOP: 40})
-    assert process.look_.loop_stack() is None
-    process.used.update({LOOP: 20})
-    assert process.look_.loop_stack() == (C,)
-    process.at += 1000 * MS
-    process.look_.begin(process.at)
-    assert process.look_.loop_stack() is None, "60 ms of a second"
-    process.used.update({LOOP: 900})
-    assert process.look_.loop_stack() == (C,)
+    process.used.update({1: 60})
+    process.goes(LOOP, state, cpu=cpu, core=core).passes(100, gil_wait=gil_wait)
+    core, gil, *rest = found
+    assert process.look_.look_at_loop() == (core * MS, gil * MS, cpu * MS, state == "running", *rest)
+
+
+def test_a_loop_that_waits_for_messages_has_no_stack(frames):
     frames[LOOP] = SELECT
-    assert process.look_.loop_stack() is None
+    assert Process().passes(100).look_.look_at_loop().stack is None
 
 
 @pytest.mark.parametrize("stacks_wanted", [False, True])
@@ -399,7 +512,7 @@ def test_variables_of_threads_end_with_their_calls_without_a_garbage_collection(
     process.computed = 10
     gc.disable()
     try:
-        assert process.look_.loop_stack()
+        assert process.look_.look_at_loop().stack
         process.passes(100)
         go_on.set()
         thread.join()

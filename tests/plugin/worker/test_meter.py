@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import logging
+import math
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -13,15 +15,29 @@ from distributed import Client, Scheduler, Worker
 from distributed.worker_state_machine import TaskState
 
 from dask_efficiency import EfficiencyPlugin
+from dask_efficiency.accounts.checks import RefusedPayload
 from dask_efficiency.accounts.gpu import GpuTotals, GpuUse
 from dask_efficiency.accounts.wire.heartbeats import EVERYTHING as EVERYTHING_EACH
 from dask_efficiency.accounts.wire.heartbeats import REPEATS
+from dask_efficiency.accounts.worker.answer import decode_answer, metered_in
 from dask_efficiency.gpu.meter import TaskId
 from dask_efficiency.plugin.bootstrap import EfficiencyWorkerPlugin
-from dask_efficiency.plugin.names import ASK_FINAL_SNAPSHOT, CLOSE, EVERYTHING, METRIC, OPEN, SNAPSHOT
+from dask_efficiency.plugin.names import (
+    ASK_FINAL_SNAPSHOT,
+    CLOSE,
+    EVERYTHING,
+    FLUSH,
+    LEFT_OUT,
+    MAX_DELAY_SECONDS,
+    METRIC,
+    OPEN,
+    RECORD,
+    SNAPSHOT,
+)
 from dask_efficiency.plugin.worker import gpu as worker_gpu
 from dask_efficiency.plugin.worker import meter as module
 from dask_efficiency.plugin.worker.meter import WorkerMeter
+from tests.payloads import through_msgpack
 from tests.plugin.loops import metered_cluster, within
 
 
@@ -56,7 +72,7 @@ async def test_no_heartbeat_is_ahead_of_an_answer_that_waits_to_be_sent(schedule
     worker.periodic_callbacks["heartbeat"].stop()
     monkeypatch.setattr(module, "REPEAT_NS", 0)
     before = meter.heartbeat(worker)
-    answering = asyncio.create_task(meter.handle(OPEN, "a window", delay=3600.0))
+    answering = asyncio.create_task(meter.handle(OPEN, "a window", delay=MAX_DELAY_SECONDS))
     while not meter._answers:  # noqa: ASYNC110
         await asyncio.sleep(0)
     assert meter.heartbeat(worker) == before
@@ -129,6 +145,54 @@ async def test_the_scheduler_asks_for_everything_after_too_many_lost_heartbeats(
 async def test_a_worker_that_does_not_close_has_no_final_snapshot(scheduler, worker, meter):
     assert await meter.handle(ASK_FINAL_SNAPSHOT) == {}
     assert (await meter.handle(SNAPSHOT))["snapshot"]
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        *({"action": OPEN, "window": window} for window in (None, 7, ["w"], "x" * 10_000, "\ud800")),
+        *({"action": OPEN, "window": "w", "delay": delay} for delay in (1e9, -1, math.nan, "1", None, True)),
+        *({"action": CLOSE, "window": "w", "limit": limit} for limit in (-1, 1.5, "1", None, 1 << 70)),
+        *({"action": action} for action in (7, None, ["open"])),
+        *({"action": RECORD, "window": window} for window in (7, ["r"], "\ud800")),
+        *({"action": RECORD, "profile": profile} for profile in (7, {"me": 7}, {7: {}}, {"me": {"a": -1}})),
+    ],
+)
+@within(metered)
+async def test_a_malformed_question_is_an_error_of_whoever_asked_and_costs_nothing_else(
+    scheduler, worker, meter, *, monkeypatch, asked
+):
+    monkeypatch.setattr(module, "REPEAT_NS", 0)
+    before = meter.heartbeat(worker)
+    with pytest.raises(RefusedPayload):
+        await meter.handle(**asked)
+    assert meter.off is None
+    assert meter._parts.failures() == []
+    assert meter._ledger.windows == ()
+    assert meter.heartbeat(worker)["n"] == before["n"] + 1
+    assert await meter.handle(RECORD, "a recording") == {}
+    assert (await meter.handle(FLUSH)).keys() == {"seq"}
+
+
+@within(metered)
+async def test_what_tasks_count_as_time_in_the_wrong_unit_ends_no_heartbeat(
+    scheduler, worker, meter, *, monkeypatch, caplog
+):
+    monkeypatch.setattr(module, "REPEAT_NS", 0)
+    await meter.handle(OPEN, "w")
+    with caplog.at_level(logging.WARNING, "dask_efficiency"):
+        for value in (time.time_ns(), math.nan, 7):
+            worker.digest_metric(("execute", "span", "read", "read", "seconds"), value)
+            worker.digest_metric(("execute", "span", "read", "disk-read", "seconds"), value)
+            worker.digest_metric(("execute", "span", "read", "rows", "count"), 1)
+            through_msgpack(meter.heartbeat(worker))
+    answer = await meter.handle(CLOSE, "w")
+    assert meter.off is None
+    metered = metered_in(decode_answer(answer["window"]).facts)
+    assert [value for key, value in metered.items() if key.label == "rows"] == [3]
+    logged = [record.getMessage() for record in caplog.records if record.name == "dask_efficiency"]
+    assert logged == [f"dask_efficiency: {what}" for what in answer[LEFT_OUT]]
+    assert [what.split()[1] for what in answer[LEFT_OUT]] == ["read", "disk-read"]
 
 
 class ClosingWatch:

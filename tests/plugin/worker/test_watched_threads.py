@@ -5,7 +5,7 @@ import threading
 import pytest
 from distributed import Scheduler, Worker
 
-from dask_efficiency.plugin.worker.thread_clocks import ThreadClocks
+from dask_efficiency.plugin.thread_clocks import ThreadClocks
 from dask_efficiency.plugin.worker.watched_threads import LibraryThreads, Watched, WatchedThreads
 from tests.plugin.tasks import burn
 from tests.plugin.watch import eventually

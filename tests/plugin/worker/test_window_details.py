@@ -88,13 +88,15 @@ def test_a_window_has_the_samples_that_were_added_while_it_was_open():
     windows.open("b")
     windows.add(("profile", ROW, 3))
     windows.add(("holders", HolderRow("inc", "sum", STACK), 4))
+    windows.add(("lock_looks", HolderRow("inc", "max", STACK), 1))
     hold, block = Holdup(20, "sum", STACK), Holdup(30, "(event loop)", STACK)
     windows.add(("gil_holds", hold, 0))
     windows.add(("loop_blocks", block, 0))
     first = windows.close("a")
     assert first.profile == {ROW: 5}
     holders = {HolderRow("inc", "sum", STACK): 4}
-    details = WindowDetails(profile={ROW: 3}, holders=holders, gil_holds=(hold,), loop_blocks=(block,))
+    looks = {HolderRow("inc", "max", STACK): 1}
+    details = WindowDetails({ROW: 3}, holders, looks, gil_holds=(hold,), loop_blocks=(block,))
     assert windows.close("b") == details
     assert windows.close("b") is None
 
@@ -219,17 +221,12 @@ def test_long_keys_are_cut_and_odd_sizes_do_no_harm(sizes):
     assert sizes.guard.off is None
 
 
-class Odd:
-    def __str__(self) -> str:
-        raise RecursionError("too deep")
-
-
 def test_after_a_failure_which_is_logged_once_nothing_is_kept_any_more(sizes, caplog):
     sizes.open_window("w")
-    sizes.add([task(Odd(), 0, 1)])
+    sizes.add([task("x", 0, 1, 10**400)])
     with caplog.at_level(logging.ERROR):
         assert sizes.close_window("w") == {}
-        assert sizes.guard.off == "the sizes of tasks failed: RecursionError: too deep"
+        assert sizes.guard.off == "the sizes of tasks failed: OverflowError: int too large to convert to float"
         sizes.open_window("v")
     assert not sizes.open
     assert sizes.close_window("v") == {}

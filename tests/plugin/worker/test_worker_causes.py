@@ -10,6 +10,7 @@ from dask_efficiency.accounts.details import WindowDetails
 from dask_efficiency.accounts.lines import Frame, SampleRow
 from dask_efficiency.accounts.wire.heartbeats import decode, encode
 from dask_efficiency.accounts.wire.snapshots import Snapshot
+from dask_efficiency.accounts.worker.answer import answer_of
 from dask_efficiency.accounts.worker.balance import Outcome
 from dask_efficiency.accounts.worker.ledger import Ledger
 from dask_efficiency.accounts.worker.reservations import MAX_WINDOWS
@@ -100,9 +101,12 @@ def test_a_window_has_the_causes_and_the_profile_of_its_own_time(made):
     made[0].sums.add(("span", "inc"), "lock", 3)
     balance = ledger.close_window("w", at=200)
     assert balance is not None
-    found = whole.close_window("w", balance, {"hand-over": 60, "event-loop": 55}).details
-    assert found == WindowDetails(
-        causes={("span", "inc"): {"gil": 30, "lock": 10}}, overhead={"hand-over": 10, "event-loop": 5}, profile=PROFILE
+    found = whole.close_window("w", balance, {"hand-over": 60, "event-loop": 55}, {})
+    assert found == answer_of(
+        balance,
+        causes={("span", "inc"): {"gil": 30, "lock": 10}},
+        overhead={"hand-over": 10, "event-loop": 5},
+        details=WindowDetails(profile=PROFILE),
     )
 
 
@@ -153,7 +157,7 @@ def test_the_accounts_go_on_without_causes_after_a_failure(made, monkeypatch, ca
     assert found.not_sampled == "finding causes failed: ZeroDivisionError: of a test"
     window = ledger.close_window("w", at=95)
     assert window is not None
-    assert whole.close_window("w", window, {}).details.causes == {}
+    assert whole.close_window("w", window, {}, {}) == answer_of(window)
     reservation = ledger.reserve("x", "inc", at=95)
     assert reservation is not None
     made[0].sums.any_library = True

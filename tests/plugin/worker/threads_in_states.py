@@ -8,9 +8,9 @@ from contextlib import contextmanager
 
 import pytest
 
-from dask_efficiency.plugin.worker.sampler import _why_not
+from dask_efficiency.plugin.worker.sampler import why_not
 
-needs_threads = pytest.mark.skipif(_why_not() is not None, reason=f"threads cannot be sampled here: {_why_not()}")
+needs_threads = pytest.mark.skipif(why_not() is not None, reason=f"threads cannot be sampled here: {why_not()}")
 
 
 @contextmanager

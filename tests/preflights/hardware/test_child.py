@@ -3,7 +3,6 @@ from __future__ import annotations
 import json
 import math
 import subprocess
-import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -12,10 +11,11 @@ import cloudpickle
 import psutil
 import pytest
 
+from dask_efficiency.files.processes import command
 from dask_efficiency.preflights.hardware import host
 from dask_efficiency.preflights.hardware.host import CannotMeasure, best_rate, least_seconds, python_loops, writes
 
-COMMAND = [sys.executable, "-m", "dask_efficiency.preflights.hardware"]
+COMMAND = command("dask_efficiency.preflights.hardware.child")
 
 
 def started(request: dict[str, Any], payload: bytes = b"") -> subprocess.Popen[bytes]:

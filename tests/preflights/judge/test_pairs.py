@@ -86,7 +86,7 @@ def test_a_slow_path_between_two_groups_is_named_and_no_worker(left: int, right:
     assert not links.slow_workers()
     groups = [{worker for worker in hosts if worker[0] == side} for side in "ab"]
     for path in links.slow_paths():
-        assert any(set(path.one) <= one and set(path.other) <= other for one, other in (groups, groups[::-1]))
+        assert any(set(path.first) <= one and set(path.second) <= other for one, other in (groups, groups[::-1]))
     if left + right <= 4:
         assert len(links.slow_paths()) == 1, rounds
 

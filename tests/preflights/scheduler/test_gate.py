@@ -35,6 +35,7 @@ def joined(
         measured = Gate(scheduler, ask, free, lambda finding, _: flagged.append(finding))
         for name, host in hosts.items():
             alike = {"nthreads": 1, "memory_limit": 0, "resources": {}, "extra": {}, "metrics": {}}
+            alike |= {"server_id": "", "nanny": None, "pid": 0}
             scheduler.workers[name] = SimpleNamespace(name=name, address=name, host=host, processing=set(), **alike)
             measured.worker_joined(name)
             if not at_once:

@@ -271,3 +271,35 @@ def test_a_cancelled_test_leaves_nothing_running() -> None:
     with asyncio.Runner(loop_factory=SimulatedLoop) as runner:
         assert runner.run(cancelled()) == 0
     assert not workers.now
+
+
+@pytest.mark.parametrize(
+    ("step", "answer", "why"),
+    [
+        (names.READY, {"machine": ["h0"], "gpu": False}, "its answer was refused: machine is ['h0']"),
+        (names.READY, {"machine": "x" * 1_001}, "its answer was refused: machine is 'xxx"),
+        (names.READY, {"gpu": "yes"}, "its answer was refused: gpu is 'yes'"),
+        (names.READY, {"port": "x"}, "its answer was refused: port is 'x'"),
+        (names.MEASURE, {"failed": [[1]]}, "[[1]]"),
+        (names.MEASURE, {"measured": [1]}, "its answer was refused: measurements are [1]"),
+    ],
+)
+def test_a_worker_that_answers_oddly_is_not_tested_and_others_are(step: str, answer: Any, why: str) -> None:
+    workers = Asked(on_hosts(5, 5), {"w3": {"cpu": 2.0}})
+    workers.answers = {step: ("w1", answer)}
+    found = found_in(workers)
+    assert found.slow == ("w3",)
+    not_tested = {one.name: one.not_tested for one in found.subjects if one.not_tested}
+    assert not_tested.keys() == {"w1"}
+    assert not_tested["w1"].startswith(why)
+
+
+@pytest.mark.parametrize("answer", [{}, {"measured": 1}, {"measured": {"training": 7}}, {"measured": {}}])
+def test_a_pair_that_answers_oddly_after_it_trained_was_not_measured(answer: Any) -> None:
+    class Odd(Training):
+        async def ask(self, address: str, step: dict[str, Any], seconds: float) -> Any:
+            found = await super().ask(address, step, seconds)
+            return answer if "group" in step else found
+
+    found = found_in(Odd(on_hosts(2, 2)), training="gloo")
+    assert [one.missing.get(Component.TRAINING) for one in found.subjects] == ["it was not measured"] * 2

@@ -10,6 +10,7 @@ from dask_efficiency.report.compare import Comparison
 from dask_efficiency.report.sections.comparison import (
     causes,
     context,
+    cost,
     document,
     environment,
     factors,
@@ -48,13 +49,29 @@ def test_the_title_names_a_few_runs_of_each_side_and_the_context_their_number() 
     assert context(compare(by_hand(), [by_hand()] * 3)) == "medians of 1 run before and 3 after"
 
 
+def test_the_cost_stands_on_the_first_screen_and_by_cause_in_a_table_of_its_own_that_cuts_no_label() -> None:
+    priced = {"nthreads": {"w0": 2}, "price_per_worker_hour": 7200.0, "cluster_seconds": 40.0}
+    before, after = (
+        report_of(seconds(thread_cpu=100, thread_noncpu=noncpu, waiting_on_data=1), **priced) for noncpu in (11, 31)
+    )
+    found = compare([before, before], [after, after])
+    text = plain(document(found))
+    assert "; cost 112.00 -> 132.00\n" in text
+    assert figures(cost(found))["thread-noncpu"] == ("11.00", "31.00", "+20.00")
+    assert text.count("thread-noncpu ") == 2
+    assert "..." not in text
+    unpriced = compare(spilling(2), spilling(4))
+    assert not cost(unpriced).blocks
+    assert "cost" not in context(unpriced)
+
+
 def test_a_change_within_the_spread_is_marked_and_the_mark_explained() -> None:
     section = causes(compare([spilling(2), spilling(4), spilling(6)], spilling(5)))
     assert figures(section)["spill"][2] == "~+1.0"
     assert section.lines[0].startswith("~ marks")
     assert not any("~" in text for text in causes(compare(spilling(4), spilling(5))).lines)
-    beyond = causes(compare([spilling(2), spilling(4), spilling(6)], spilling(9)))
-    assert figures(beyond)["spill"][2] == "+5.0"
+    beyond = causes(compare([spilling(2), spilling(4), spilling(6)], spilling(19)))
+    assert figures(beyond)["spill"][2] == "+15.0"
 
 
 def test_the_run_has_runtime_efficiency_size_tasks_and_data_that_moved_as_far_as_they_are_known() -> None:

@@ -1,16 +1,18 @@
 import asyncio
 from collections import defaultdict
 from dataclasses import asdict, replace
+from functools import partial
 
 import pytest
-from hypothesis import assume, given
+from hypothesis import HealthCheck, assume, given, settings
 
 from dask_efficiency import EfficiencyReport
 from dask_efficiency.accounts.cluster.scheduler_loop import HOOK, STREAM, LoopBlock, LoopPart, SchedulerLoop
-from dask_efficiency.accounts.lines import EVENT_LOOP, Frame
+from dask_efficiency.accounts.facts import Facts
+from dask_efficiency.accounts.lines import EVENT_LOOP, NO_CORE, Frame
 from dask_efficiency.plugin.scheduler.replies import Reply, packed
+from dask_efficiency.report.conditions import conditions_of
 from dask_efficiency.report.culprits import MAX_CULPRITS
-from dask_efficiency.report.facts import facts_of
 from dask_efficiency.report.findings import find
 from dask_efficiency.report.replies import _loop, unpacked
 from dask_efficiency.report.sections.culprits import (
@@ -33,7 +35,7 @@ from dask_efficiency.report.stacks import sampled_stacks
 from dask_efficiency.report.values import GilHolder, LongHold, ProfileRow
 from dask_efficiency.show.document import PAGE, SCREEN, Box, Extent, Flames, Label
 from dask_efficiency.show.drawn_buckets import OTHER_COLOUR
-from tests.report.profile_samples import ETL, UPPER, profiled, profiled_reports
+from tests.report.profile_samples import ETL, READ, UPPER, profiled, profiled_reports
 from tests.report.samples import HOSTILE_NAMES, SECOND, anything, by_hand, causes, report_of, seconds
 
 
@@ -74,11 +76,11 @@ def test_a_report_without_samples_has_no_such_section_and_a_screen_no_flame_grap
 
 def test_the_longest_holds_and_blocks_are_named_and_short_ones_are_not() -> None:
     assert holds(profiled()).lines == (
-        "held the GIL for 1.2 s: `StringMethods.upper` in etl.py:88 (prefix clean), on a",
-        "blocked the event loop of b for 3.4 s: `BaseEventLoop.run_forever` in base_events.py:640",
+        "held the GIL for 1.2 s: `StringMethods.upper` in etl.py:88 (prefix clean), on worker a",
+        "blocked the event loop of worker b for 3.4 s: `BaseEventLoop.run_forever` in base_events.py:640",
     )
     assert holds(profiled(gil_holds=(), loop_blocks=(LongHold("b", EVENT_LOOP, (), 0.5),))).lines == (
-        "blocked the event loop of b for 500 ms",
+        "blocked the event loop of worker b for 500 ms",
     )
     assert holds(by_hand()).blocks == ()
     assert holds(held_up()).lines == (
@@ -88,6 +90,24 @@ def test_the_longest_holds_and_blocks_are_named_and_short_ones_are_not() -> None
     many = tuple(LongHold("a", "clean", UPPER, 1.0 + i) for i in range(99))
     lines = holds(profiled(gil_holds=many, loop_blocks=())).lines
     assert [line.split(":")[0] for line in lines] == [f"held the GIL for {99 - i}.0 s" for i in range(MAX_HOLDS)]
+
+
+def test_what_held_the_gil_and_so_blocked_a_loop_is_listed_once() -> None:
+    gil_holds = (LongHold("a", "clean", UPPER, 0.9), LongHold("b", EVENT_LOOP, READ, 0.8))
+    blocks = (
+        LongHold("a", "clean", UPPER, 1.0),
+        LongHold("b", EVENT_LOOP, READ, 1.1),
+        LongHold("b", "load", READ, 0.5),
+        LongHold("b", "(thread pool-1)", READ, 0.4),
+        LongHold("b", NO_CORE, (), 0.3),
+    )
+    assert holds(profiled(gil_holds=gil_holds, loop_blocks=blocks)).lines == (
+        "held the GIL for 900 ms: `StringMethods.upper` in etl.py:88 (prefix clean), on worker a",
+        "blocked the event loop of worker b for 1.1 s: `BufferedReader.read` in etl.py:20",
+        "blocked the event loop of worker b for 500 ms: `BufferedReader.read` in etl.py:20 (prefix load)",
+        "blocked the event loop of worker b for 400 ms: `BufferedReader.read` in etl.py:20 (thread pool-1)",
+        "blocked the event loop of worker b for 300 ms: it waited for a core",
+    )
 
 
 def hostile() -> EfficiencyReport:
@@ -229,11 +249,12 @@ def test_a_page_and_a_frame_have_handlers_and_hooks_by_their_time() -> None:
         ("task-finished", "stream handler", "6.0 s", "75 %", "900", "scheduler.py:6"),
         ("Burner.transition", "hook of a plugin", "5.0 s", "62 %", "4000", "burner.py:6"),
     )
-    assert any("The rest of the busy time, 1.5 s, went to messages" in str(block) for block in found.blocks)
+    assert any("The rest of the busy time, 1.5 s, is not known" in str(block) for block in found.blocks)
     (shown,) = (one for one in page(held_up()).sections if one.title == LOOP_TITLE)
     assert shown.folded
     frame = held_up().to_frame("scheduler")
-    assert frame.columns.tolist() == ["kind", "name", "function", "file", "line", "seconds", "calls"]
+    of_messages = ["of_prefix", "carries", "total_bytes", "median_bytes", "largest_bytes"]
+    assert frame.columns.tolist() == ["kind", "name", "function", "file", "line", "seconds", "calls", *of_messages]
     assert frame.name.tolist() == ["task-finished", "Burner.transition"]
 
 
@@ -256,14 +277,15 @@ def test_an_event_loop_busy_with_tasks_has_its_handler_named() -> None:
     report = held_up(tasks, tasks={"succeeded": 10})
     text = "Use fewer and longer tasks: the scheduler was busy 75 % of the time, most with task-finished."
     assert find(report)[0].advice == text
-    assert facts_of(held_up(replace(tasks, busy_with_work=0.4))).scheduler_busy is False
+    assert conditions_of(held_up(replace(tasks, busy_with_work=0.4))).scheduler_busy is False
     # A handler of the user's own is no traffic of tasks.
     own = replace(tasks, handlers=(replace(FINISHED, file="/home/me/own.py"),))
     assert find(held_up(own))[0].where == "stream handler `task-finished` in own.py:6"
 
 
+@settings(suppress_health_check=[HealthCheck.filter_too_much])
 @given(anything(SchedulerLoop))
 def test_an_account_of_the_event_loop_is_read_as_it_was_sent(loop: SchedulerLoop) -> None:
     assume("\\ud800" not in repr(loop))  # names that are sent are text
-    sent = unpacked(asyncio.run(packed(Reply({"notes": [], "loop": asdict(loop)}))))
+    sent = unpacked(asyncio.run(packed(Reply({"notes": [], "loop": asdict(loop)}, partial(Facts.of_views, {})))))
     assert _loop(sent["loop"]) == loop

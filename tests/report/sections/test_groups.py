@@ -112,7 +112,7 @@ def test_spans_are_shown_as_a_tree_where_there_are_several() -> None:
         "(other work)": seconds(thread_cpu=1, waiting_on_data=2),
         "(no span)": seconds(unmeasured=1),
     }
-    idle = {"a run": causes(**{"idle/graph": 0.5, "idle/parallelism": 1.5})}
+    idle = dict.fromkeys(("a run", "a run/etl.py:7"), causes(**{"idle/graph": 0.5, "idle/parallelism": 1.5}))
     section = spans(report_of(seconds(thread_cpu=8), by_span=by_span, causes_by_span=idle))
     assert section.lines == (
         "the time of free threads is shared equally by the spans that had work outstanding",
@@ -122,7 +122,7 @@ def test_spans_are_shown_as_a_tree_where_there_are_several() -> None:
     assert section.table.heads == ("span", "held", "on data", "idle", "lost", "thread-s", "useful", "idle for")
     assert section.rows == (
         ("a run", "3.00", "0.00", "2.00", "0.00", "5.00", "60 %", "parallelism"),
-        ("/etl.py:7", "1.00", "0.00", "2.00", "0.00", "3.00", "33 %", ""),
+        ("/etl.py:7", "1.00", "0.00", "2.00", "0.00", "3.00", "33 %", "parallelism"),
         ("/etl.py:9", "2.00", "0.00", "0.00", "0.00", "2.00", "100 %", ""),
         ("(other work)", "1.00", "2.00", "0.00", "0.00", "3.00", "33 %", ""),
         ("(no span)", "0.00", "0.00", "0.00", "1.00", "1.00", "0 %", ""),

@@ -6,6 +6,7 @@ from dask_efficiency import EfficiencyReport
 from dask_efficiency.report.sections.report import (
     context,
     factors,
+    first_screen,
     not_counted,
     not_measured,
     outside,
@@ -13,8 +14,10 @@ from dask_efficiency.report.sections.report import (
     sections,
     with_predictions,
 )
+from dask_efficiency.report.turnover import LostWorker
 from dask_efficiency.report.values import HeldResult
 from dask_efficiency.show.document import Document, Section, section
+from dask_efficiency.show.terminal import plain
 from tests.report.samples import by_hand, report_of, reports, seconds
 
 
@@ -49,7 +52,8 @@ def test_empty_sections_are_absent_on_a_screen_and_a_page_which_also_explains_fi
     found = on_page.pop("What findings mean")
     assert [*on_page] == titles(by_hand())
     assert found.folded
-    assert [block.text.splitlines()[0] for block in found.blocks] == ["## `spill`", "### `client`", "## `failed`"]
+    heads = ["spill: Spilling to disk", "client: No work on the cluster", "failed: Tasks failed"]
+    assert [part.title for part in found.sections] == heads
 
 
 def test_the_context_counts_workers_threads_and_tasks_and_time_without_work_is_left_out() -> None:
@@ -63,6 +67,28 @@ def test_the_context_counts_workers_threads_and_tasks_and_time_without_work_is_l
     assert context(replace(idle, attendance=went)) == text
     assert not_counted(by_hand()) == "Not counted: 2.0 thread-seconds with no work outstanding (no-work)"
     assert not_counted(idle) == ""
+
+
+def test_the_context_names_a_worker_that_was_lost_and_counts_several() -> None:
+    killed = LostWorker("w1", "killed by SIGKILL", False, 10**9)
+    left = LostWorker("w2", "retired", True, 0)
+    assert context(by_hand(lost_workers=(left,))) == context(by_hand())
+    one, two = by_hand(lost_workers=(left, killed)), by_hand(lost_workers=(LostWorker("w3", "", False, 1), killed))
+    assert context(one) == f"{context(by_hand())}; worker w1 was lost (killed by SIGKILL)"
+    assert context(two) == f"{context(by_hand())}; 2 workers were lost, such as w1 (killed by SIGKILL)"
+
+
+def test_where_nothing_ran_there_is_no_bar_of_what_was_not_measured() -> None:
+    report = report_of(seconds(no_work=100, unmeasured=2, lost_worker=1), window_seconds=20.0, cluster_seconds=0.0)
+    assert first_screen(report).headline.startswith("Nothing ran")
+    assert first_screen(report).figure is None
+
+
+def test_where_workers_have_a_price_the_first_screen_has_the_cost_and_the_part_of_lost_time() -> None:
+    # 3600 thread-seconds of a worker with two threads at 2 an hour, a quarter of them lost
+    priced = report_of(seconds(thread_cpu=2700, spill=900), nthreads={"w0": 2}, price_per_worker_hour=2.0)
+    assert "cost 1.00 (0.25 of it for lost time)" in plain(first_screen(priced))
+    assert "cost" not in context(replace(priced, price_per_worker_hour=None))
 
 
 def test_the_factors_are_listed_with_poor_ones_named_but_not_those_of_very_little_time() -> None:
@@ -87,7 +113,7 @@ def test_seconds_outside_the_sums_are_sorted_and_bounded() -> None:
 
 def test_workers_that_were_not_measured_are_gathered_by_reason() -> None:
     part = not_measured(report_of(not_measured={f"w{i}": "package absent" for i in range(200)} | {"x": "late"}))
-    assert part.lines == ("w0, w1, w2 and 197 more: package absent", "x: late")
+    assert part.lines == ("workers w0, w1, w2 and 197 more: package absent", "worker x: late")
     assert part.caveat
 
 

@@ -24,7 +24,7 @@ from tests.report.samples import HOSTILE_NAMES, anything, by_hand, report_of, se
 
 EVIDENCE = (
     Evidence("duration", 1.6, 1.0, 0.95, 1.05, 9.0, 40),
-    Evidence("new-signal", math.nan, 1.0, 1.0, 1.0, 0.1, 3),
+    Evidence("gpu_temperature", math.nan, 61.25, 1.0, 12345.6, 0.1, 3),
 )
 FINDING = SlowWorker("w3", "node-1", Cause.SLOW_CPU, 3.0, 0.97, 0.0, 1.6, 12.5, EVIDENCE)
 
@@ -37,7 +37,10 @@ def test_a_finding_has_cause_cost_and_signals() -> None:
     text = render(Judgement((FINDING,), 8), "run.trace")
     assert "1 of 8 workers is slow; 12.5 s can be saved." in text
     assert "1. Slow worker, its CPU is slower: saves 12.5 s. Worker w3, 1.60x as long" in text
-    for row in (["w3", "node-1", "slow-cpu", "1.60", "x", "12.5", "s", "97", "%"], ["new-signal", "-"]):
+    for row in (
+        ["w3", "node-1", "slow-cpu", "1.60", "x", "12.5", "s", "97", "%"],
+        ["gpu_temperature", "-", "61.2", "1", "12346", "3"],
+    ):
         assert any(line.split()[: len(row)] == row for line in text.splitlines())
     assert "time in the thread" in text
     assert "   Look at the clock frequency" in text
@@ -49,7 +52,7 @@ def test_without_findings_the_unjudged_workers_are_named() -> None:
     text = render(Judgement((), 8, ("a", "b", "c", "d"), ("A note.",)), "run")
     assert "None of 8 workers is slow." in text
     assert "A note." in text
-    assert "Too little to judge by: a, b, c and 1 more." in text
+    assert "Too little to judge by: workers a, b, c and 1 more." in text
 
 
 def test_findings_after_the_first_three_are_in_sections() -> None:
@@ -173,6 +176,10 @@ def test_signals_have_names_and_are_drawn_against_those_of_the_peers():
     duration, share = positions(straggler_section(by_hand(stragglers=(SLOW,))))
     assert duration["left"] < duration["median"] < duration["right"] < duration["dot"]
     assert share["dot"] < share["left"] < share["median"] < share["right"]
+
+    metric = replace(SLOW, evidence=(replace(DURATION, signal="gpu_temperature", value=80.0, peers=61.25),))
+    evidence = stragglers(by_hand(stragglers=(metric,)), PAGE).blocks[-1]
+    assert evidence.rows == (("worker w3", "gpu_temperature", "80", "61.2"),)
 
     crowded = replace(SLOW, evidence=(DURATION,) * 5)
     assert len(positions(straggler_section(by_hand(stragglers=(crowded,))))) == 4

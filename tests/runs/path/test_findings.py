@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from dask_efficiency.runs.path.findings import EVENT_LOOPS, MEMBERS, TITLES, parts
 from dask_efficiency.runs.path.kinds import COMPUTE, KINDS, Kind
 from dask_efficiency.runs.path.parts import SHARE, PathPart, headline, worth_finding
+from dask_efficiency.show.figures import lower_first
 from dask_efficiency.show.finding import MAX_HEADLINE, Basis, Finding
 
 #: What keeps event loops busy, as traces call it; the last one is not known.
@@ -41,7 +42,7 @@ def test_the_largest_share_is_the_first_finding_and_the_headline(kind: str) -> N
     kinds = {str(MEMBERS[kind][-1]): 6.0, "compute-cpu": 4.0}
     title = TITLES[kind][0]
     assert first(kinds).kind == kind
-    assert headline_of(kinds) == f"10 s; 60 % of the critical path is {title[0].lower()}{title[1:]}"
+    assert headline_of(kinds) == f"10 s; 60 % of the critical path is {lower_first(title)}"
 
 
 def test_a_finding_saves_at_most_its_seconds_and_leaves_the_longest_chain() -> None:

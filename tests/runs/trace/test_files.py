@@ -33,7 +33,7 @@ def everything() -> RunTrace:
         trace,
         name='a "run"\n\ud800',
         spans=("", "outer/inner \N{SNOWMAN}"),
-        workers=(*trace.workers, WorkerSpec("w", "a", "h", 1, 0, {"GPU": 1.0, "room": math.inf}, -5, 7, 1.5)),
+        workers=(*trace.workers, WorkerSpec("w", "a", "h", 1, 0, {"GPU": 1.0, "room": math.inf}, -5, 7, 1.5, 0.25)),
         series=Series.from_columns(
             {"at": [at, at + 1], "worker": [0, 1], "cpu": [0.1, math.nan], "steal": [0.3, math.nan]}
         ),
@@ -42,6 +42,7 @@ def everything() -> RunTrace:
         config={"bandwidth": 1e8, "nested": {"list": [1, None, True]}},
         dropped={"transitions": 3},
         notes=("a note",),
+        core_waits={"inc": 0.5},
     )
 
 
@@ -207,6 +208,8 @@ RUNS = ("columns", "runs")
         (set_to("prefixes", to=[1]), "'prefixes' holds 1; expected str"),
         (set_to("workers", to=[{}]), "'workers.name' is None; expected str"),
         (set_to("workers", 0, "nthreads", to="2"), "'workers.nthreads' is '2'; expected int"),
+        (set_to("workers", 0, "others", to=1.5), "'workers.others' has 1.5; expected 0 to 1"),
+        (set_to("core_waits", to={"inc": -1}), "'core_waits' has -1; expected 0 to 1"),
         (set_to("constraints", to=[]), "'constraints' has numbers up to 1; expected those of 0"),
         (set_to("columns", "key_offsets", "columns", "offsets", 3, to=10**6), "'key_offsets' do not rise"),
         (lambda described, members: members.update({"runs/task": b"\0" * (1 << 20)}), "'runs/task' has"),

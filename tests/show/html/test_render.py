@@ -41,6 +41,15 @@ def test_text_is_escaped_once_wherever_it_stands() -> None:
     assert ">a &lt; b<" in fragment(Document("t", "", "", (section("", "a < b"),)))
 
 
+def test_what_stands_between_backticks_is_code_wherever_a_page_has_sentences() -> None:
+    text = f"`f{SCRIPT}` in a.py `"
+    table = Table(("", "in"), (("x", text),), words=(0, 1))
+    told = Document("t", "", "", (section("", text, Aside(text), table),), (text,), findings=((text, text),))
+    coded = f"<code>f{ESCAPED}</code> in a.py `"
+    for html in (body(page(told)), fragment(told).partition("</pre>")[2]):
+        assert (html.count(coded), html.count("`")) == (6, 6)
+
+
 def test_a_page_without_sections_is_a_closed_document_with_a_warning() -> None:
     assert [tag for tag, _ in Reader(body(page(EMPTY))).elements] == ["header", "h1", "div", "div", "footer"]
     assert "names of workers, hosts, tasks and files, settings, and the source code" in page(EMPTY)

@@ -33,9 +33,7 @@ def run(trace: RunTrace, cluster: ClusterSpec | None = None, **job: Any) -> dict
     # Processes use no memory but for results.
     costs = replace(costs, disk=DISK, unmanaged=np.zeros_like(costs.unmanaged))
     job = SimulationJob(cluster or ClusterSpec.from_trace(trace), validate=True, **job)
-    found = Engine(Workload(trace), costs, job, 0).run()
-    assert found.trace is not None
-    return facts(found.trace)
+    return facts(Engine(Workload(trace), costs, job, 0).run())
 
 
 def facts(trace: RunTrace) -> dict[str, Any]:

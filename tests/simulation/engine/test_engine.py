@@ -8,9 +8,10 @@ import pytest
 
 from benchmarks import simulated_traces
 from dask_efficiency import RunTrace, critical_path, load_trace
-from dask_efficiency.simulation.engine.launch import SimulationError, simulate_seeds
+from dask_efficiency.simulation.engine.launch import SimulationError, simulate_jobs
 from dask_efficiency.simulation.model.cluster import ClusterSpec
-from dask_efficiency.simulation.model.ensemble import SimulationJob
+from dask_efficiency.simulation.model.ensemble import SeededJob, SimulationJob
+from dask_efficiency.simulation.model.result import own_job
 from tests.runs.trace.equal import assert_same
 from tests.simulation.cold_trace import COLD, cold_trace
 
@@ -18,9 +19,10 @@ DATA = Path(__file__).parents[2] / "data" / "simulation"
 
 
 def simulated(trace: RunTrace, seed: int = 0, **job: object) -> RunTrace:
-    (found,) = simulate_seeds(trace, SimulationJob(ClusterSpec.from_trace(trace), **job), [seed], traces=[seed])  # type: ignore[arg-type]
-    assert found.trace is not None
-    return found.trace
+    of_trace = SimulationJob(ClusterSpec.from_trace(trace), **job)  # type: ignore[arg-type]
+    (runs,) = simulate_jobs(trace, [SeededJob(of_trace, [seed])])
+    assert runs.trace is not None
+    return runs.trace
 
 
 def started(trace: RunTrace) -> list[str]:
@@ -89,23 +91,27 @@ def test_one_worker_of_one_thread_begins_its_tasks_in_the_recorded_order() -> No
 def test_a_seed_is_the_same_run_in_every_process(
     recorded: RunTrace, replayed: RunTrace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The result does not depend on the process's allocator, hashes and configuration, nor on earlier seeds."""
+    """The result does not depend on the process's allocator, hashes and configuration, nor on earlier runs."""
     scheduler = {"WORK_STEALING": "False", "UNKNOWN_TASK_DURATION": "10s", "PRELOAD": '["no_such_module"]'}
     dask = {f"DASK_DISTRIBUTED__SCHEDULER__{name}": value for name, value in scheduler.items()}
     for name, value in {"PYTHONMALLOC": "malloc", "PYTHONHASHSEED": "7", **dask}.items():
         monkeypatch.setenv(name, value)
-    job = SimulationJob(ClusterSpec.from_trace(recorded))
-    other, again = simulate_seeds(recorded, job, [3, 0], traces=[3, 0], processes=1)
+    own = ClusterSpec.from_trace(recorded)
+    setting = own.with_workers(2).with_config({"distributed.scheduler.work-stealing": False})
+    jobs = [SimulationJob(setting, without=frozenset({"transfer"})), *[SimulationJob(own)] * 2]
+    *_, other, again = simulate_jobs(
+        recorded, [SeededJob(job, [seed]) for job, seed in zip(jobs, (3, 3, 0), strict=True)], processes=1
+    )
     assert again.trace is not None
     assert other.trace is not None
     assert_same(again.trace, replayed)
-    assert again.makespan_seconds == critical_path(replayed).makespan_seconds
+    assert again.makespans == {0: critical_path(replayed).makespan_seconds}
     assert started(other.trace) != started(replayed)
 
 
 def test_a_run_reports_its_share_while_it_goes(recorded: RunTrace) -> None:
     shares: list[float] = []
-    simulate_seeds(recorded, SimulationJob(ClusterSpec.from_trace(recorded)), [0], report=shares.append)
+    list(simulate_jobs(recorded, [SeededJob(own_job(recorded), [0])], report=shares.append))
     assert shares == sorted(shares)
     assert any(0.0 < share < 1.0 for share in shares)
     assert shares[-1] == 1.0
@@ -133,8 +139,8 @@ def test_a_worker_asks_for_inputs_that_no_worker_is_known_to_have() -> None:
     """With this seed, a task waits for one that is missing: without asking it would wait for ever."""
     trace = load_trace(DATA / "flat.trace")
     cluster = ClusterSpec.from_file(DATA / "lab.yaml", DATA / "slow-cards.txt")
-    (found,) = simulate_seeds(trace, SimulationJob(cluster), [4])
-    assert 3.0 < found.makespan_seconds < 12.0
+    (runs,) = simulate_jobs(trace, [SeededJob(SimulationJob(cluster), [4])])
+    assert 3.0 < runs.median < 12.0
 
 
 def test_a_run_that_stands_still_names_the_tasks_that_wait(recorded: RunTrace) -> None:

@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 
 from dask_efficiency import load_trace
 from dask_efficiency.runs.trace.settings import SETTINGS
-from dask_efficiency.simulation.engine.launch import simulate_seeds
+from dask_efficiency.simulation.engine.launch import simulate_jobs
 from dask_efficiency.simulation.engine.settings import SettingError, check_settings, simulated_settings
 from dask_efficiency.simulation.model.cluster import ClusterSpec
-from dask_efficiency.simulation.model.ensemble import SimulationJob
+from dask_efficiency.simulation.model.ensemble import SeededJob, SimulationJob
 
 TRACE = Path(__file__).parents[2] / "data" / "diagnoses" / "chain.trace"
 #: Settings that are always set, as they name code.
@@ -125,6 +125,6 @@ def test_no_key_of_a_traces_configuration_runs_code(form: str, tmp_path: Path, m
     canary = [forms[form]]
     config = dict.fromkeys(set(keys()) - SETTINGS.keys(), canary)
     trace = replace(load_trace(TRACE), config=config)
-    (found,) = simulate_seeds(trace, SimulationJob(ClusterSpec.from_trace(trace)), [0])
-    assert found.makespan_seconds > 0
+    (runs,) = simulate_jobs(trace, [SeededJob(SimulationJob(ClusterSpec.from_trace(trace)), [0])])
+    assert runs.median > 0
     assert not ran.exists()

@@ -8,11 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dask_efficiency.simulation.model import ensemble as module
-from dask_efficiency.simulation.model.ensemble import Ensemble, check_seeds, ensemble
+from dask_efficiency.simulation.model.ensemble import Ensemble, SeededJob, Wanted, check_seeds
 from dask_efficiency.simulation.model.result import own_job
-from dask_efficiency.simulation.model.run_figures import makespan_seconds
-from tests.runs.trace.equal import assert_same
-from tests.simulation.fake_engine import FakeEngine, recorded
+from tests.simulation.fake_engine import recorded
 
 
 def of(*seconds: float) -> Ensemble:
@@ -43,17 +41,12 @@ def test_the_median_is_within_the_spread_which_is_above_0(seconds: list[float]) 
     assert all(map(math.isnan, of(seconds[0]).spread))
 
 
-def test_the_trace_is_that_of_the_median_run_which_is_simulated_once_more_if_runs_are_long(monkeypatch: Any) -> None:
-    engine, trace = FakeEngine(), recorded()
-    found = ensemble(engine, trace, own_job(trace), range(5))
-    (alone,) = engine(trace, own_job(trace), [found.nearest], traces=[found.nearest])
-    assert_same(found.trace, alone.trace)  # type: ignore[arg-type]
+def test_a_median_run_whose_trace_is_wanted_is_simulated_once_more_if_runs_are_long(monkeypatch: Any) -> None:
+    trace = recorded()
+    jobs = [SeededJob(own_job(trace), range(5), wanted) for wanted in Wanted]
+    assert [seeded.runs(trace) for seeded in jobs] == [5, 5, 5]
     monkeypatch.setattr(module, "MAX_TRACED", 100)
-    again = ensemble(engine, trace, own_job(trace), range(5))
-    assert engine.traced == [(0, 1, 2, 3, 4), (found.nearest,), (), (found.nearest,)]
-    assert again.makespans == found.makespans
-    assert makespan_seconds(again.trace) == makespan_seconds(found.trace)  # type: ignore[arg-type]
-    assert ensemble(engine, trace, own_job(trace), [3], traced=False).trace is None
+    assert [seeded.runs(trace) for seeded in jobs] == [5, 5, 6]
 
 
 @pytest.mark.parametrize(("given", "seeds"), [(3, (0, 1, 2)), ([5, 2], (5, 2)), (range(2), (0, 1))])

@@ -1,30 +1,33 @@
-from collections.abc import Sequence
 from itertools import pairwise
 
 import pytest
 
 from dask_efficiency import RunTrace, critical_path
-from dask_efficiency.simulation.model.ensemble import Simulated, SimulationJob
-from dask_efficiency.simulation.model.ladder import MEASURED, IdealLadder, ladder
-from dask_efficiency.simulation.model.run_figures import makespan_seconds
+from dask_efficiency.simulation.model.ensemble import Ensemble, SeededJob
+from dask_efficiency.simulation.model.ladder import MEASURED, IdealLadder, ladder, ladder_jobs
+from dask_efficiency.simulation.model.result import SelfReplay
+from dask_efficiency.simulation.model.run_figures import RunFigures, makespan_seconds
 from tests.simulation.fake_engine import FakeEngine, recorded
 
 
 def with_medians(trace: RunTrace, *seconds: float) -> IdealLadder:
     """The ladder of a run whose simulations take these seconds, with one part after the other gone."""
+    own, *without = (Ensemble(dict.fromkeys(range(3), took)) for took in seconds)
+    return ladder(trace, SelfReplay(RunFigures.of(trace), own), without)
 
-    def engine(trace: RunTrace, job: SimulationJob, seeds: Sequence[int], **_options: object) -> list[Simulated]:
-        return [Simulated(seed, seconds[len(job.without)], {}) for seed in seeds]
 
-    return ladder(engine, trace, range(3))
+def simulated(trace: RunTrace) -> IdealLadder:
+    """The ladder of a run that is simulated."""
+    own, *without = FakeEngine()(trace, [SeededJob(job, range(3)) for job in ladder_jobs(trace)])
+    return ladder(trace, SelfReplay(RunFigures.of(trace), own), without)
 
 
 def test_parts_are_removed_one_after_the_other() -> None:
-    engine, trace = FakeEngine(), recorded()
-    found = ladder(engine, trace, range(3))
+    trace = recorded()
+    jobs, found = ladder_jobs(trace), simulated(trace)
     parts = [set(), {"spill"}, {"spill", "transfer"}, {"spill", "transfer", "scheduler"}]
-    assert [job.without for job in engine.jobs] == parts
-    assert all(job.cluster == engine.jobs[0].cluster for job in engine.jobs)
+    assert [job.without for job in jobs] == parts
+    assert all(job.cluster == jobs[0].cluster for job in jobs)
     assert found.rungs[0].name == MEASURED
     assert found.rungs[0].seconds == makespan_seconds(trace)
     assert sum(found.worth.values()) == pytest.approx(found.rungs[0].seconds - found.rungs[-1].seconds)
@@ -33,7 +36,7 @@ def test_parts_are_removed_one_after_the_other() -> None:
 def test_the_last_steps_are_the_bounds_of_the_path() -> None:
     trace = recorded()
     path = critical_path(trace)
-    *_, full, any_cluster, no_waiting = ladder(FakeEngine(), trace, range(3)).rungs
+    *_, full, any_cluster, no_waiting = simulated(trace).rungs
     assert full.seconds == path.slot_bound_seconds
     assert any_cluster.seconds == path.floor_seconds
     assert no_waiting.seconds == path.chain_seconds

@@ -4,7 +4,7 @@ from typing import Any
 import pytest
 
 from dask_efficiency.simulation.model.cluster import ClusterSpec
-from dask_efficiency.simulation.model.ensemble import Ensemble, Simulated, SimulationJob
+from dask_efficiency.simulation.model.ensemble import Ensemble, SeededJob, SimulationJob
 from dask_efficiency.simulation.model.requirements import SIMULATED, SimulationRefusedError
 from dask_efficiency.simulation.model.result import (
     COMPUTING_ERROR,
@@ -14,7 +14,7 @@ from dask_efficiency.simulation.model.result import (
     SelfReplay,
     own_job,
     predict,
-    self_replay,
+    self_replay_job,
 )
 from dask_efficiency.simulation.model.run_figures import RunFigures, makespan_seconds
 from tests.simulation.fake_engine import FakeEngine, recorded
@@ -58,19 +58,20 @@ def test_the_own_job_has_the_known_network_and_cores_of_the_schedulers_host() ->
 
 
 def test_a_self_replay_is_of_the_recorded_cluster_without_changes() -> None:
-    engine, trace = FakeEngine(1.1), recorded()
-    found = self_replay(engine, trace)
-    (job,) = engine.jobs
-    assert [worker.name for worker in job.cluster.workers] == [worker.name for worker in trace.workers]
-    assert not job.without
-    assert len(found.runs.makespans) == SEEDS
-    assert found.error == pytest.approx(0.1, abs=0.05)
+    trace = recorded()
+    replayed = self_replay_job(trace, SimulationJob(ClusterSpec.from_trace(trace).with_workers(9)))
+    assert [worker.name for worker in replayed.job.cluster.workers] == [worker.name for worker in trace.workers]
+    assert not replayed.job.without
+    assert len(replayed.seeds) == SEEDS
+    (runs,) = FakeEngine(1.1)(trace, [replayed])
+    assert SelfReplay(RunFigures.of(trace), runs).error == pytest.approx(0.1, abs=0.05)
 
 
 def predicted(workers: int, *, factor: float = 1.0, **settings: Any) -> Prediction:
     engine, trace = FakeEngine(factor, **settings), recorded(**settings)
     job = SimulationJob(ClusterSpec.from_trace(trace).with_workers(workers))
-    return predict(engine, trace, job, range(4), self_replay(engine, trace))
+    own, runs = engine(trace, [self_replay_job(trace, job), SeededJob(job, range(4))])
+    return predict(trace, job, runs, SelfReplay(RunFigures.of(trace), own))
 
 
 @pytest.mark.parametrize("factor", [1.0, 1.1, 0.9])
@@ -106,12 +107,11 @@ def test_its_makespan_is_the_uncorrected_median_and_its_trace_a_run_on_the_clust
 
 
 def test_notes_of_the_engine_are_added_once_each() -> None:
-    def noting(*arguments: Any, **options: Any) -> list[Simulated]:
-        runs = FakeEngine()(*arguments, **options)
-        return [replace(run, trace=run.trace and replace(run.trace, notes=("known", "new", SIMULATED))) for run in runs]
-
-    trace = recorded()
-    found = predict(noting, trace, own_job(trace), range(2), notes=("known",))
+    trace, job = recorded(), own_job(recorded())
+    (runs,) = FakeEngine()(trace, [SeededJob(job, range(2))])
+    assert runs.trace is not None
+    noted = replace(runs, trace=replace(runs.trace, notes=("known", "new", SIMULATED)))
+    found = predict(trace, job, noted, SelfReplay(RunFigures.of(trace), noted), notes=("known",))
     assert found.notes == ("known", "new")
     assert found.trace.notes == ("known", "new", SIMULATED)
 

@@ -10,8 +10,11 @@ def sweep(seconds: dict[int, float], price: float | None = None) -> Sweep:
     """One whose predictions have a size and a makespan only."""
     found: Any = tuple(
         SimpleNamespace(
-            cluster=SimpleNamespace(workers=(None,) * workers, nthreads=workers),
+            cluster=(cluster := SimpleNamespace(workers=(None,) * workers, nthreads=workers, config={})),
+            job=SimpleNamespace(cluster=cluster, without=(), prefixes=None),
             makespan_seconds=makespan,
+            makespans={0: makespan},
+            others_share=0.0,
             interval=(0.9 * makespan, 1.1 * makespan),
             speedup=10 / makespan,
             efficiency=0.5,
@@ -51,7 +54,7 @@ def test_the_table_has_a_row_for_each_cluster_and_the_money_for_all_its_workers(
     assert frame.worker_seconds.tolist() == [20.0, 20.0]
     assert frame.money.tolist() == pytest.approx([0.2, 0.2])
     assert frame.low.tolist() == [9.0, 4.5]
-    assert "money" not in sweep({2: 10.0}).to_frame()
+    assert sweep({2: 10.0}).to_frame().money.isna().all()
 
 
 @pytest.mark.parametrize(

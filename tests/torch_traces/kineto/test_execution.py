@@ -22,6 +22,7 @@ from dask_efficiency.torch_traces.kineto.execution import (
     written_arguments,
 )
 from dask_efficiency.torch_traces.kineto.load import load_kineto
+from dask_efficiency.torch_traces.path.data_flow import data_flow
 
 
 @pytest.mark.parametrize(
@@ -274,3 +275,20 @@ def test_nodes_of_any_content_are_read_or_refused(nodes: list[Any]) -> None:
     assert count <= len(nodes)
     assert (trace.dependencies.producer < count).all()
     assert (trace.nodes.parent < count).all()
+
+
+PUBLIC = Path(__file__).parents[2] / "data" / "kineto" / "public"
+
+
+def test_an_old_execution_trace_belongs_to_a_trace_by_external_id() -> None:
+    files = PUBLIC / "09-kineto-external-id.json", PUBLIC / "09-execution-trace-1.0.1.json"
+    found = data_flow(load_kineto(files[0], execution_trace=files[1]).ranks[0])
+    assert found.operators.event.tolist() == [0, 1]
+    assert found.floor_seconds == pytest.approx(200e-6)
+
+
+def test_equal_numbers_of_operators_of_other_names_are_no_match(tmp_path: Path) -> None:
+    other = tmp_path / "et.json"
+    other.write_text((PUBLIC / "09-execution-trace-1.0.1.json").read_text().replace('"aten::', '"other::'))
+    with pytest.raises(KinetoFileError, match=r"none of its operators is in .*, by record function or external id"):
+        load_kineto(PUBLIC / "09-kineto-external-id.json", execution_trace=other)

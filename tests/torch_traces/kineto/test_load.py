@@ -4,6 +4,7 @@ import gzip
 import io
 import json
 import tracemalloc
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,10 +12,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from dask_efficiency.accounts.tables import MISSING
 from dask_efficiency.torch_traces.kineto.errors import KinetoFileError, RanksError, UnknownRankError
-from dask_efficiency.torch_traces.kineto.load import load_kineto, read_rank
-from dask_efficiency.torch_traces.kineto.trace import Category, RankTrace
-from tests.torch_traces.kineto.rows import check
+from dask_efficiency.torch_traces.kineto.load import load_kineto, read_rank, read_ranks
+from dask_efficiency.torch_traces.kineto.trace import Category, KinetoTrace, RankTrace
+from tests.torch_traces.kineto.rows import check, expected
 
 TESTS = Path(__file__).parents[2]
 FILES = [*sorted((TESTS / "data" / "kineto").glob("*.gz")), *sorted((TESTS / "gpu" / "data").glob("*.gz"))]
@@ -104,9 +106,83 @@ def test_values_that_are_no_events_with_a_place_in_time_are_left_out_and_counted
 
 
 @pytest.mark.parametrize("category", [None, 3, [], {"a": 1}])
-def test_a_category_that_is_no_text_is_another_one(category: Any) -> None:
+def test_a_category_that_is_no_text_is_not_known(category: Any) -> None:
     trace = read(events_of(event(cat=category), event()))
-    assert trace.events.category.tolist() == [Category.OTHER, Category.OPERATOR]
+    assert trace.events.category.tolist() == [Category.UNKNOWN, Category.OPERATOR]
+    (note,) = trace.notes
+    assert note.startswith(f"1 event of kinds that are not known here ({category or 'no category'}): what a device did")
+
+
+def public(name: str) -> KinetoTrace:
+    return load_kineto(TESTS / "data" / "kineto" / "public" / f"{name}.json")
+
+
+def test_a_number_that_is_inf_is_left_out_and_its_event_stays() -> None:
+    (trace,) = public("14-inf").ranks
+    assert len(trace.events) == 3
+    assert trace.events.nbytes.tolist() == [MISSING, MISSING, 200]
+    assert trace.left_out == {"numbers that are inf or nan": 1}
+
+
+@pytest.mark.parametrize("number", ["inf", "-inf", "nan", "-NaN", "Infinity", "NaN"])
+@pytest.mark.parametrize("block", [1, 7, SMALL_BLOCK])
+def test_numbers_that_are_none_end_no_trace(number: str, block: int) -> None:
+    text = events_of(event(args={"bytes": "BYTES"}), event(ts="TIME"), event(ts=20))
+    trace = read(text.replace('"BYTES"', number).replace('"TIME"', f" {number} "), block=block)
+    assert trace.events.index.tolist() == [0, 2]
+    assert trace.left_out["no start"] == 1
+    with pytest.raises(KinetoFileError, match="expecting value"):
+        read(text.replace('"BYTES"', "infer"), block=block)
+
+
+def test_work_at_the_instant_zero_is_left_out_and_counted() -> None:
+    (trace,) = public("12-kernels-at-instant-zero").ranks
+    assert trace.left_out == {"work on a GPU hours away from the calls": 4}
+    assert trace.events.stop.max() - trace.events.start.min() == 3_000_000
+
+
+def test_events_of_categories_that_are_not_known_are_counted_and_what_is_not_shown_is_said() -> None:
+    assert public("08-ascend-trace-view").ranks[0].notes == (
+        (
+            "10 events of kinds that are not known here (no category, in Ascend Hardware): what a device did then is "
+            "not shown, nor which call waited for it. Operators, Python and named ranges of the CPU are; what a thread "
+            "did during such an event is unattributed."
+        ),
+    )
+    named = [event(cat=f"mtia_{number}") for number in range(6)]
+    (note,) = read(events_of(event(), *named, *named[:1])).notes
+    assert note.startswith("7 events of kinds that are not known here (mtia_0, mtia_1, mtia_2, mtia_3, ...): what")
+    assert read(events_of(event(), event(cat="Trace"), event(cat="overhead"))).notes == ()
+    process = {"ph": "M", "name": "process_name", "pid": 1, "args": {"name": "\x1b[31m\n" + "<" * 999}}
+    (note,) = read(events_of(event(cat="\x1b[0m\n" + "a" * 999), process)).notes
+    assert note.isprintable()
+    assert len(note) < 500
+
+
+def test_ranks_that_were_merged_into_one_file_are_as_many_ranks() -> None:
+    merged = public("10-ranks-merged-in-one-file")
+    apart = [public(f"10-rank{rank}").ranks[0] for rank in range(2)]
+    assert merged.numbers == tuple(rank.rank for rank in apart) == (0, 1)
+    for one, other in zip(merged.ranks, apart, strict=True):
+        assert one.world_size == other.world_size == 2
+        for name, column in one.events.columns().items():
+            if name == "name":
+                assert [one.names[name] for name in column] == [other.names[name] for name in other.events.name]
+            elif name != "index":
+                assert column.tolist() == other.events.columns()[name].tolist(), name
+
+
+def test_events_of_no_rank_in_a_file_of_several_are_counted() -> None:
+    ranks = [event(pid=f"rank {rank}: {7000 + rank}") for rank in (1, 0)]
+    names = [
+        {"ph": "M", "name": "thread_name", "pid": each["pid"], "tid": 2, "args": {"name": "main"}} for each in ranks
+    ]
+    found = read_ranks(io.BytesIO(events_of(*ranks, *names, event(pid="Spans")).encode()), "job.json")
+    assert [(rank.rank, rank.events.process.tolist(), rank.threads) for rank in found] == [
+        (0, [7000], {(7000, 2): "main"}),
+        (1, [7001], {(7001, 2): "main"}),
+    ]
+    assert found[0].left_out == {"no rank, in a file of several": 1}
 
 
 def test_the_list_of_events_alone_is_a_trace() -> None:
@@ -135,7 +211,6 @@ def test_several_gzip_members_and_their_padding_are_one_text() -> None:
         (b"\x7fELF\x00\xff\xfe", "no JSON, at character 0"),
         (b"true", "no JSON, at character 0"),
         (b"{}", "there is no traceEvents in it"),
-        (b'{"nodes": []}', "there is no traceEvents in it, at character"),
         (b'{"schemaVersion": 1}', "there is no traceEvents in it, at character 20"),
         (b'{"traceEvents": {}}', "[ is expected, at character 16"),
         (b'{"traceEvents": [{"ph": "X", 5}]}', "at character 29"),
@@ -155,6 +230,12 @@ def test_other_files_than_traces_are_refused_with_the_file_and_the_place(data: b
     with pytest.raises(KinetoFileError, match="^rank.json: ") as raised:
         read(data, block=block)
     assert message in str(raised.value)
+
+
+@pytest.mark.parametrize("block", [1, 1 << 18])
+def test_an_execution_trace_is_named_as_such(block: int) -> None:
+    with pytest.raises(KinetoFileError, match="^rank.json is an execution trace of PyTorch or Chakra: "):
+        read(b'{"nodes": []}', block=block)
 
 
 @pytest.mark.parametrize("block", [100, 1 << 18])
@@ -216,6 +297,17 @@ traces = st.fixed_dictionaries(
 )
 
 
+def check_all(ranks: Sequence[RankTrace], text: str) -> None:
+    """Check the columns of one rank, or that no event is lost of the ranks of different processes."""
+    if len(ranks) == 1:
+        check(ranks[0], text)
+        return
+    rank_not_known = (number for reason, number in ranks[0].left_out.items() if "rank" in reason)
+    says_nothing = sum(row["cat"] in ("trace", "none") for row in expected(text))
+    seen = sum(len(rank.events) for rank in ranks) + sum(rank_not_known)
+    assert len(expected(text)) - says_nothing <= seen <= len(expected(text))
+
+
 @settings(max_examples=150, deadline=None)
 @given(
     trace=traces | st.lists(events, max_size=8),
@@ -230,8 +322,8 @@ def test_columns_are_equal_to_the_json_wherever_blocks_end(
 ) -> None:
     text = json.dumps(trace, indent=indent, separators=separators, ensure_ascii=ascii_only)
     data = text.encode()
-    seen = read(gzip.compress(data) if compressed else data, block=block)
-    check(seen, text)
+    seen, *others = read_ranks(io.BytesIO(gzip.compress(data) if compressed else data), "rank.json", block=block)
+    check_all((seen, *others), text)
     if isinstance(trace, dict):
         whole = json.loads(text)
         whole.pop("traceEvents")
@@ -254,7 +346,7 @@ def test_text_that_is_no_json_is_refused_wherever_blocks_end(trace: Any, where: 
     except ValueError:
         is_trace = False
     if is_trace:
-        check(read(text, block=block), text)
+        check_all(read_ranks(io.BytesIO(text.encode()), "rank.json", block=block), text)
         return
     with pytest.raises(KinetoFileError, match="at character"):
         read(text, block=block)

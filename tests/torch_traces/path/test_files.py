@@ -15,6 +15,7 @@ from dask_efficiency.torch_traces import TorchCriticalPath
 from dask_efficiency.torch_traces import load_critical_path as load_path
 from dask_efficiency.torch_traces.path.files import PathFileError
 from tests.runs.trace.archives import Change, archive, forged, set_to
+from tests.torch_traces.path.public import path_of
 from tests.torch_traces.path.samples import recorded, with_execution
 
 
@@ -132,6 +133,8 @@ def _shifted(group: str, column: str) -> Change:
         (set_to("question", "data_loading", to=[3]), "'data_loading' holds 3; expected str"),
         (set_to("ranks", 0, "threads", to=[[1]]), "'ranks.threads' holds [1]; expected a process, a thread and a name"),
         (set_to("ranks", 0, "groups", to={"0": ["a"]}), "'ranks.groups' holds 'a'; expected int"),
+        (set_to("ranks", 0, "notes", to=[3]), "'ranks.notes' holds 3; expected str"),
+        (set_to("ranks", 0, "notes", to="x"), "'ranks.notes' is 'x'; expected list"),
         (set_to("ranks", 0, "world_size", to="two"), "'ranks.world_size' is 'two'"),
         (set_to("ranks", 0, "rank", to=5), "'graphs.rank' is 0; expected 5"),
         (set_to("graphs", 0, "start", to=None), "'graphs.start' is None; expected int"),
@@ -149,3 +152,12 @@ def test_a_forged_file_is_refused(tmp_path: Path, content: bytes, change: Change
     with pytest.raises(PathFileError) as caught:
         load_path(path)
     assert message in str(caught.value)
+
+
+def test_a_saved_path_keeps_what_was_changed_and_what_is_not_known(tmp_path: Path) -> None:
+    for name in ("01-work-ends-2us-after-its-wait", "02-launches-without-kernels", "08-ascend-trace-view"):
+        path = path_of(name)
+        path.save(tmp_path / "step.path")
+        again = load_path(tmp_path / "step.path")
+        assert str(again) == str(path)
+        assert again.trace.ranks[0].notes == path.trace.ranks[0].notes

@@ -37,6 +37,8 @@ def wrong(graph: TorchGraph, stretches: TorchStretches) -> Iterator[str]:
         kind = KINDS[code]
         if row == MISSING:
             fits = kind in (Kind.COMPUTE_CPU, Kind.UNATTRIBUTED)
+        elif kind is Kind.UNATTRIBUTED:
+            fits = stop <= events.start[row] if on_gpu[row] else events.start[row] <= start < stop <= events.stop[row]
         elif kind in (Kind.GPU_COMPUTE, Kind.GPU_COMMUNICATION):
             fits = KINDS[communicates[row]] is kind and events.start[row] <= start < stop <= events.stop[row]
         elif kind in (Kind.KERNEL_LAUNCH, Kind.KERNEL_GAP):
@@ -205,12 +207,13 @@ def test_recorded_traces_are_tiled(name: str) -> None:
 
 
 # By hand from the file: the last 884 us of the forward pass are one cudaDeviceSynchronize, and kernels run without a
-# pause but for gaps of 1 to 4 us from 32.31 to 36.08 ms, when the pass ends at 36.36 ms.
+# pause but for gaps of 1 to 4 us from 32.28 to 36.08 ms, when the pass ends at 36.36 ms. The path's first one waits on
+# stream 20 for 30 us, while another one runs on stream 7.
 def test_alexnets_forward_pass_waits_for_the_gpu_at_its_end_and_for_memory_before() -> None:
     graph = graph_of(recorded_rank("alexnet"), ALEX, 1)
     milliseconds = {kind: seconds * 1e3 for kind, seconds in seconds_of(graph).items()}
     assert milliseconds["compute-noncpu"] == pytest.approx(31.525)
-    assert milliseconds["gpu-compute"] == pytest.approx(3.712)
+    assert milliseconds["gpu-compute"] == pytest.approx(3.742)
     assert sum(milliseconds.values()) == pytest.approx(36.356)
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
-from dask_efficiency.plugin.worker.thread_clocks import HeldReader
+from dask_efficiency.plugin.thread_clocks import HeldReader
 
 #: Bytes read of a file at most: ``/proc/diskstats`` of hundreds of disks.
 MAX_BYTES = 1 << 16

@@ -10,9 +10,9 @@ from functools import partial
 from pathlib import Path
 
 from dask_efficiency.accounts.sensors import HOST_SENSORS, Rates
+from dask_efficiency.plugin.thread_clocks import HeldReader
 from dask_efficiency.plugin.worker.sensors.files import MAX_BYTES, Counters, KeptFiles, words_of
 from dask_efficiency.plugin.worker.sensors.network import NetworkSensors, PauseFrames, Pauses, RdmaSensors
-from dask_efficiency.plugin.worker.thread_clocks import HeldReader
 
 #: Cores whose clock is read, evenly spread: reading one may interrupt it.
 MAX_CORES = 8

@@ -5,6 +5,7 @@ from __future__ import annotations
 import platform
 import uuid
 from collections.abc import Callable, Container, Mapping, Sequence
+from contextlib import suppress
 from functools import wraps
 from itertools import chain
 from operator import attrgetter
@@ -14,16 +15,19 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 import dask
 import distributed
 
-from dask_efficiency.accounts.checks import RefusedPayload
-from dask_efficiency.accounts.processors import Processors, cores
+from dask_efficiency.accounts.checks import MAX_NANOSECONDS, RefusedPayload, keys, seconds, whole
+from dask_efficiency.accounts.intake import as_float, fitting
+from dask_efficiency.accounts.processors import Processors, cores, taken_by_others
 from dask_efficiency.accounts.sensors import SENSORS, gpu_sensors
 from dask_efficiency.accounts.tables import MISSING
 from dask_efficiency.accounts.wire.heartbeats import is_repeated
 from dask_efficiency.plugin import patches
-from dask_efficiency.plugin.guard import Guard
+from dask_efficiency.plugin.guard import DataGuard, Guard
 from dask_efficiency.plugin.names import METRIC, RECOMPUTED
+from dask_efficiency.plugin.processors import own_processors
 from dask_efficiency.plugin.scheduler.heartbeats import DASK_METRICS, dask_metric, host_sensors
-from dask_efficiency.plugin.scheduler.outstanding import WorkTracker
+from dask_efficiency.plugin.scheduler.joining import check_registration
+from dask_efficiency.plugin.scheduler.outstanding import WorkTracker, span_name
 from dask_efficiency.plugin.version import __version__
 from dask_efficiency.runs.recording import recordings
 from dask_efficiency.runs.recording.loop_watch import LoopWatch
@@ -55,33 +59,38 @@ class TaskReader:
 
     def read(self, keys: Sequence[Any]) -> TaskFacts | None:
         """Read the facts of tasks; None if the scheduler does not know all of them."""
-        found = [*map(self._tasks.get, keys)]
-        if not all(found):
+        states = [*map(self._tasks.get, keys)]
+        if not all(states):
             return None
-        span_ids = [*map(_SPAN, found)]
+        span_ids = [*map(_SPAN, states)]
         names = [*map(self._span_names.get, span_ids)]
         spans = cast("list[str]", names) if None not in names else [*map(self._name_of_span, span_ids)]
-        priorities = [*map(_PRIORITY, found)]
+        priorities = [*map(_PRIORITY, states)]
         # The second part is a float for tasks that a task submits.
         usual = {*map(type, priorities)} == {tuple} and {*map(len, priorities)} == {3}
         if not usual or {*map(type, chain.from_iterable(priorities))} != {int}:
             # Zeros for scattered data, or where upstream changed them.
             known = [given if given is not None and len(given) == 3 else (0, 0, 0) for given in priorities]
             priorities = [tuple(map(int, parts)) for parts in known]
-        needs = [*map(_DEPENDENCIES, found)]
+        needs = [*map(_DEPENDENCIES, states)]
         dependencies = [[*map(_KEY, needed or ())] for needed in needs] if any(needs) else ()
         constraints = {}
-        if any(map(any, map(_CONSTRAINED, found))):
-            constraints = {i: _constraints(ts) for i, ts in enumerate(found) if any(_CONSTRAINED(ts))}
-        return TaskFacts([*map(_PREFIX, found)], spans, priorities, dependencies, constraints)
+        if any(map(any, map(_CONSTRAINED, states))):
+            constraints = {i: _constraints(ts) for i, ts in enumerate(states) if any(_CONSTRAINED(ts))}
+        return TaskFacts([*map(_PREFIX, states)], spans, priorities, dependencies, constraints)
 
     def _name_of_span(self, span_id: str | None) -> str:
         if span_id not in self._span_names:
             span = getattr(self._scheduler.extensions.get("spans"), "spans", {}).get(span_id)
             if len(self._span_names) > MAX_SPANS:
                 self._span_names.clear()
-            self._span_names[span_id] = "/".join(span.name) if span is not None else ""
+            self._span_names[span_id] = span_name(span) if span is not None else ""
         return self._span_names[span_id]
+
+
+def _reading(answer: Mapping[str, Any]) -> tuple[int, int]:
+    """A worker's monotonic clock, and what to add for its wall clock."""
+    return whole("at", answer.get("at")), whole("wall", answer.get("wall"))
 
 
 def _constraints(ts: Any) -> dict[str, Any]:
@@ -120,15 +129,26 @@ def _guarded(method: MethodT) -> MethodT:
 
 
 class ClusterRecorder:
-    """Records a cluster until :meth:`stop`; ``failed`` is called when it has failed and records nothing any more."""
+    """Records a cluster until :meth:`stop`; ``failed`` is called when it has failed and records nothing any more.
 
-    def __init__(self, scheduler: Scheduler, failed: Callable[[], object], *, max_tasks: int) -> None:
+    ``processors`` gives those of the workers as they are now, by address.
+    """
+
+    def __init__(
+        self,
+        scheduler: Scheduler,
+        failed: Callable[[], object],
+        *,
+        max_tasks: int,
+        processors: Callable[[], Mapping[str, Processors]] = dict,
+    ) -> None:
         self.scheduler = scheduler
         self._on_failure = failed
         self.id = uuid.uuid4().hex
         self._guard = Guard(
             "the recorder on the scheduler", "dask_efficiency switched its recorder on the scheduler off", self._failed
         )
+        self._odd = DataGuard()
         self.started = monotonic_ns()
         self._epoch = time_ns() - self.started
         self._tasks = scheduler.tasks
@@ -143,8 +163,11 @@ class ClusterRecorder:
         self._metrics: dict[str, Any] = {}
         self._activity: dict[str, Mapping[str, int]] = {}
         self._bandwidth = float(scheduler.bandwidth)
-        for ws in scheduler.workers.values():
-            self._meet(ws, MISSING)
+        self._processors = processors
+        #: Processors of the workers, and the scheduler's, when they were first known.
+        self._then, self._own_then = dict(processors()), own_processors()
+        for address in scheduler.workers:
+            self.worker_joined(address, at=MISSING)
         for ts in chain.from_iterable(ws.processing for ws in scheduler.workers.values()):
             self._sent(ts, self.started, "")
         self._watch = LoopWatch(scheduler, self._recorder.blocked)
@@ -173,12 +196,13 @@ class ClusterRecorder:
     def hook(self, metered: Callable[..., object], work: WorkTracker) -> Callable[..., None]:
         """Make the hook that the scheduler calls for every transition of every task; it calls the meter's hook, too.
 
-        The meter's hook feeds ``work``, gets the stimulus's id and a result's worker, and is called only where it acts.
+        The meter's hook feeds ``work``, gets the stimulus's id and a result's worker, of a failed task all that was
+        reported, and is called only where it acts.
         Transitions of tasks whose facts were read are kept, to be written together.
         """
         recorder, tasks, workers, now = self._recorder, self._tasks, self._numbers, monotonic_ns
         ids, kept, keep, watched = recorder.ids, recorder.kept, recorder.kept.extend, work.watched
-        note, missing, max_kept = recorder.transition, MISSING, MAX_KEPT * VALUES_KEPT
+        note, missing, most, max_kept = recorder.transition, MISSING, MAX_NANOSECONDS, MAX_KEPT * VALUES_KEPT
 
         # Named arguments would be looked for among all that a worker reports: 5,000 instructions a result.
         def transition(key: Any, start: str, finish: str, /, **reported: Any) -> None:
@@ -195,11 +219,13 @@ class ClusterRecorder:
                     worker = reported.get("worker", "")
                     number = workers.get(worker, missing)
                     if finish == "memory":
-                        extra, startstops = int(reported.get("nbytes", missing)), reported.get("startstops") or ()
+                        extra, startstops = reported.get("nbytes", missing), reported.get("startstops") or ()
                 elif finish == "memory":
-                    extra = int(tasks[key].nbytes)
+                    extra = tasks[key].nbytes
                 elif len(kept) >= max_kept:
                     self._guard(recorder.make_room)
+                if type(extra) is not int or not missing <= extra <= most:
+                    extra = missing  # whoever made the result may report any size
                 task = ids.get(key)
                 if task is not None:
                     keep((now(), task, start, finish, stimulus_id, number, extra, startstops))
@@ -211,7 +237,9 @@ class ClusterRecorder:
                 needed = not work.steady
             else:
                 needed = bool(watched) or not (start == "memory" or finish == "forgotten")
-            if needed:  # else it does nothing, and calling it takes as long as all of the above
+            if needed and finish == "erred":
+                metered(key, start, finish, **reported)
+            elif needed:  # else it does nothing, and calling it takes as long as all of the above
                 metered(key, start, finish, stimulus_id=stimulus_id, worker=worker)
 
         return transition
@@ -228,14 +256,18 @@ class ClusterRecorder:
         # Upstream makes the stimulus from the time at which it began.
         kind, _, when = stimulus_id.rpartition("-")
         if kind == "update-graph":
-            received = min(at, round(float(when) * 1e9) - self._epoch)
+            with suppress(ValueError):  # a client may give any
+                received = min(at, round(seconds("stimulus", float(when)) * 1e9) - self._epoch)
         self._recorder.graph(tasks, wanted, client=client, stimulus_id=stimulus_id, received=received, at=at)
 
-    def worker_joined(self, address: str) -> None:
-        """Note a worker that joined."""
+    def worker_joined(self, address: str, *, at: int | None = None) -> None:
+        """Note a worker that joined, or was there first (:data:`~dask_efficiency.accounts.tables.MISSING`)."""
         ws = self.scheduler.workers.get(address)
-        if ws is not None and address not in self._present:
-            self._guard(self._meet, ws, monotonic_ns())
+        if ws is None or address in self._present:
+            return
+        with suppress(RefusedPayload):  # it is not measured either, which says why
+            check_registration(ws)
+            self._guard(self._meet, ws, monotonic_ns() if at is None else at)
 
     @_guarded
     def worker_left(self, address: str, stimulus_id: str | None) -> None:
@@ -244,6 +276,7 @@ class ClusterRecorder:
             self._present.discard(address)
             self._metrics.pop(address, None)
             self._activity.pop(address, None)
+            self._then.pop(address, None)
             number = self._numbers[address]
             self._recorder.worker_changed(monotonic_ns(), number, WorkerChange.LEFT, stimulus_id=stimulus_id)
 
@@ -252,9 +285,9 @@ class ClusterRecorder:
         self._present.add(ws.address)
         self.heard.pop(ws.address, None)
         known = {name: getattr(ws, name) for name in ("address", "host", "nthreads", "memory_limit")}
-        resources = {str(name): float(amount) for name, amount in ws.resources.items()}
+        resources = {fitting(name): as_float(amount) for name, amount in ws.resources.items()}
         clock = {"offset": 0, "error": MISSING, "wall": self._epoch}
-        self._workers.append({"name": str(ws.name), **known, "resources": resources, **clock})
+        self._workers.append({"name": fitting(ws.name), **known, "resources": resources, **clock})
         if at != MISSING:
             self._recorder.worker_changed(at, number, WorkerChange.JOINED)
 
@@ -263,7 +296,8 @@ class ClusterRecorder:
 
         def noting(*args: Any, **kwargs: Any) -> Any:
             try:
-                released(monotonic_ns(), str(kwargs.get("client")), kwargs.get("keys") or ())
+                gone = self._odd("a client's release of results", keys, "keys", kwargs.get("keys") or ())
+                released(monotonic_ns(), str(kwargs.get("client")), [*(gone or ())])
             except Exception as error:
                 self._guard.fail(error)
             return original(*args, **kwargs)
@@ -272,7 +306,10 @@ class ClusterRecorder:
 
     def _noting_steals(self, original: Any) -> Any:
         def noting(*args: Any, **kwargs: Any) -> Any:
-            ts = self._tasks.get(kwargs.get("key"))  # type: ignore[arg-type]
+            try:
+                ts = self._tasks.get(kwargs["key"])
+            except (KeyError, TypeError):  # upstream says what is wrong
+                ts = None
             before = ts.run_id if ts is not None else None
             result = original(*args, **kwargs)
             if ts is not None and ts.run_id != before and ts.state == "processing":
@@ -289,8 +326,9 @@ class ClusterRecorder:
 
     def status_changed(self, worker: str, status: object) -> None:
         """Note a worker that pauses, resumes or retires."""
-        if str(status) in _CHANGES and worker in self._numbers:
-            self._recorder.worker_changed(monotonic_ns(), self._numbers[worker], _CHANGES[str(status)])
+        change = _CHANGES.get(status) if isinstance(status, str) else None
+        if change is not None and worker in self._numbers:
+            self._recorder.worker_changed(monotonic_ns(), self._numbers[worker], change)
 
     @_guarded
     def take_batch(self, message: Any) -> None:
@@ -316,11 +354,15 @@ class ClusterRecorder:
         """Note a worker's reading of its clock; of all readings, the one with the quickest answer counts."""
         if address not in self._numbers:
             return
+        reading = self._odd("a worker's reading of its clock", _reading, answer)
+        if reading is None:
+            return
+        read, wall = reading
         worker, error = self._workers[self._numbers[address]], (came - sent) // 2
         if worker["error"] == MISSING or error < worker["error"]:
-            offset = sent + error - int(answer["at"])
+            offset = sent + error - read
             # An offset within the error is none, as on one machine.
-            worker.update(offset=0 if abs(offset) <= error else offset, error=error, wall=int(answer["wall"]))
+            worker.update(offset=0 if abs(offset) <= error else offset, error=error, wall=wall)
 
     @_guarded
     def take_heartbeats(
@@ -334,6 +376,8 @@ class ClusterRecorder:
         The activity of the addresses in ``unread`` is not known yet.
         """
         self._recorder.catch_up()
+        if not self._present <= self._then.keys():
+            self._then = {**self._processors(), **self._then}
         at = monotonic_ns()
         for address, ws in self.scheduler.workers.items():
             number = self._numbers.get(address)
@@ -343,7 +387,7 @@ class ClusterRecorder:
             if last is not None and is_repeated(ws.metrics.get(METRIC), last.get(METRIC)):
                 continue  # it does not tell what the worker did since
             self._metrics[address] = ws.metrics
-            before, now = self._activity.get(address, {}), dict(activity.get(str(ws.name), {}))
+            before, now = self._activity.get(address, {}), dict(activity.get(fitting(ws.name), {}))
             self._activity[address] = now
             if last is None:
                 continue
@@ -356,12 +400,10 @@ class ClusterRecorder:
             ]
             self._recorder.heartbeat(at - age, number, values)
 
-    def freeze(
-        self, notes: Sequence[str] = (), processors: Mapping[str, Processors] | None = None
-    ) -> Callable[[], dict[str, Any]]:
+    def freeze(self, notes: Sequence[str] = ()) -> Callable[[], dict[str, Any]]:
         """Freeze the recording as of now; the function that is returned packs it, on any thread."""
         stopped = monotonic_ns()
-        shared = self._cores(processors or {})
+        shared = self._cores()
         frozen = self._recorder.freeze()
         own = [self.off] if self.off is not None else []
         if self._refused:
@@ -372,17 +414,22 @@ class ClusterRecorder:
             epoch=self._epoch,
             started=self.started,
             stopped=stopped,
-            workers=[{**worker, "cores": shared.get(worker["host"], 0.0)} for worker in self._workers],
+            workers=[{**worker, **shared.get(worker["host"], {})} for worker in self._workers],
             config={**config, "bandwidth": self._bandwidth},
             versions={"dask-efficiency": __version__, **versions, "python": platform.python_version()},
             notes=[*own, *notes],
         )
         return lambda: recordings.pack(frozen.pack())
 
-    def _cores(self, processors: Mapping[str, Processors]) -> dict[str, float]:
-        """By host: cores that its workers share."""
-        hosts: dict[str, list[Processors]] = {}
+    def _cores(self) -> dict[str, dict[str, float]]:
+        """By host: cores that its workers share, and the share of these that others took."""
+        processors, own = self._processors(), (self._own_then, own_processors())
+        hosts: dict[str, list[tuple[Processors, Processors]]] = {}
         for address, number in self._numbers.items():
-            if address in processors:
-                hosts.setdefault(self._workers[number]["host"], []).append(processors[address])
-        return {host: cores(members) for host, members in hosts.items()}
+            if (now := processors.get(address)) is not None:
+                both = (self._then.get(address, now), now)
+                hosts.setdefault(self._workers[number]["host"], []).append(both)
+        return {
+            host: {"cores": cores(now for _, now in members), "others": taken_by_others(members, own)}
+            for host, members in hosts.items()
+        }

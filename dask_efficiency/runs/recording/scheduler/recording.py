@@ -7,8 +7,9 @@ from collections.abc import Callable, Container, Mapping, Sequence
 from time import monotonic_ns
 from typing import TYPE_CHECKING, Any, Self
 
+from dask_efficiency.accounts.checks import RefusedPayload, counts, text, whole
 from dask_efficiency.plugin import names
-from dask_efficiency.plugin.guard import decoration
+from dask_efficiency.plugin.guard import MAX_REASON, decoration
 from dask_efficiency.plugin.parts import SchedulerPart
 from dask_efficiency.plugin.scheduler.workers import WorkerHalves
 from dask_efficiency.runs.recording.scheduler.recorder import ClusterRecorder
@@ -16,6 +17,8 @@ from dask_efficiency.runs.recording.scheduler.recorder import ClusterRecorder
 if TYPE_CHECKING:
     from distributed import Scheduler
     from distributed.scheduler import WorkerState
+
+    from dask_efficiency.accounts.processors import Processors
 
 #: Name under which the plugin's option asks for profiles; windows have other names.
 OF_THE_PLUGIN = ""
@@ -87,7 +90,8 @@ class RecordingPart(SchedulerPart):
         if window not in self._windows:
             raise RuntimeError("there is nothing to keep profiles with: use efficiency_report(trace=True)")
         asked = self._profile.get(window, {})
-        self._profile[window] = asked | {prefix: asked.get(prefix, 0) + count for prefix, count in prefixes.items()}
+        more = asked | {prefix: asked.get(prefix, 0) + count for prefix, count in prefixes.items()}
+        self._profile[window] = counts("the prefixes of all questions", more)
         await self._adjust()
 
     def window_forgotten(self, window: str) -> None:
@@ -152,7 +156,9 @@ class RecordingPart(SchedulerPart):
             begins = wanted and self.recorder is None
             if begins:
                 max_tasks = self._meter.options.trace_max_tasks
-                self.recorder = ClusterRecorder(self._scheduler, self._meter.rebind, max_tasks=max_tasks)
+                self.recorder = ClusterRecorder(
+                    self._scheduler, self._meter.rebind, max_tasks=max_tasks, processors=self._processors
+                )
                 self._workers.recording = self.recorder.id
                 self._meter.rebind()
             if (tell or begins) and not self._workers.removed:
@@ -160,6 +166,10 @@ class RecordingPart(SchedulerPart):
                 await self._workers.ask(names.RECORD, self._workers.recording or "")
             if begins:
                 await self._read_clocks()
+
+    def _processors(self) -> dict[str, Processors]:
+        processors: dict[str, Processors] = self._meter.accounts.cluster.processors
+        return processors
 
     async def _read_clocks(self) -> None:
         for _ in range(CLOCK_OBSERVATIONS):
@@ -182,7 +192,7 @@ class RecordingPart(SchedulerPart):
             )
         notes = await self._flush(recorder)
         await self._read_clocks()
-        return await asyncio.to_thread(recorder.freeze(notes, self._meter.accounts.cluster.processors))
+        return await asyncio.to_thread(recorder.freeze(notes))
 
     async def _flush(self, recorder: ClusterRecorder) -> list[str]:
         """Have the workers send their rows, and wait for these; returns notes on missing ones."""
@@ -190,18 +200,22 @@ class RecordingPart(SchedulerPart):
         awaited: dict[str, int] = {}
         for address, (answer, _) in (await self._workers.ask(names.FLUSH)).items():
             known = answer if isinstance(answer, dict) else {}
-            if "seq" in known:
-                awaited[address] = known["seq"]
-                if known.get("unwritten"):
-                    missing[address] = f"{known['unwritten']} of its profiles had not been written yet"
-            else:
-                otherwise = str(answer) if isinstance(answer, Exception) else "it is not metered"
-                missing[address] = str(known.get("recorder_off", otherwise))
+            try:
+                if "seq" in known:
+                    seq, unwritten = whole("seq", known["seq"]), whole("unwritten", known.get("unwritten", 0))
+                    awaited[address] = seq
+                    if unwritten:
+                        missing[address] = f"{unwritten} of its profiles had not been written yet"
+                else:
+                    otherwise = str(answer) if isinstance(answer, Exception) else "it is not metered"
+                    missing[address] = text("recorder_off", known.get("recorder_off", otherwise[:MAX_REASON]))
+            except RefusedPayload as refusal:
+                missing[address] = f"its answer was refused: {refusal}"
         until = monotonic_ns() + round(self._meter.options.report_timeout * 1e9)
         # Batches travel on another connection than the answers. A recorder that failed does not take them.
         while recorder.off is None and monotonic_ns() < until:
-            there = {address: seq for address, seq in awaited.items() if address in self._scheduler.workers}
-            awaited = {address: seq for address, seq in there.items() if recorder.heard.get(address, 0) < seq}
+            present = {address: seq for address, seq in awaited.items() if address in self._scheduler.workers}
+            awaited = {address: seq for address, seq in present.items() if recorder.heard.get(address, 0) < seq}
             if not awaited:
                 break
             await asyncio.sleep(_LOOK_SECONDS)

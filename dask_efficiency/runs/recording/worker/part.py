@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, Self
 
+from dask_efficiency.accounts.checks import counts, mapping, text
 from dask_efficiency.plugin.guard import Guard
 from dask_efficiency.plugin.names import RECORD
 from dask_efficiency.plugin.parts import WorkerPart
@@ -84,9 +85,14 @@ class RecorderPart(WorkerPart):
         self._flush(closing=True)
 
     async def answer(self, action: str, asked: Mapping[str, Any]) -> dict[str, Any]:
-        """Answer ``record``, whose window is the recording's id or empty; or ``flush``: number of the last batch."""
+        """Answer ``record``, whose window is the recording's id or empty; or ``flush``: number of the last batch.
+
+        Raises RefusedPayload, before anything changes, if the question is malformed.
+        """
         if action == RECORD:
-            self.record(asked.get("window") or None, asked.get("profile"))
+            profile = mapping("profile", asked.get("profile") or {})
+            requests = {text("profile", who): counts("profile", prefixes) for who, prefixes in profile.items()}
+            self.record(text("window", asked.get("window", "")) or None, requests)
             return {}
         profiles = None if self.recorder is None else self.recorder.profiles
         if profiles is not None:

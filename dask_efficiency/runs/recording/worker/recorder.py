@@ -13,8 +13,19 @@ from typing import TYPE_CHECKING, Any, Final
 from distributed.shuffle._buffer import ShardsBuffer
 from distributed.shuffle._core import ShuffleRun, barrier_key
 
+from dask_efficiency.accounts.intake import whole_number
 from dask_efficiency.accounts.tables import MISSING
-from dask_efficiency.accounts.worker.log import MAX_PREFIX_LENGTH, Done, Entry, Moved, Noted, Run, Taken, TaskSet
+from dask_efficiency.accounts.worker.log import (
+    Done,
+    Entry,
+    Moved,
+    Noted,
+    Run,
+    Taken,
+    TaskSet,
+    prefix_of,
+    span_of,
+)
 from dask_efficiency.plugin.names import BATCHES
 from dask_efficiency.plugin.patches import SHUFFLE_MESSAGE, Replacements
 from dask_efficiency.plugin.worker.fine_metrics import SpillMetrics
@@ -137,7 +148,7 @@ class WorkerRecorder:
         self._unread_of = MISSING
         self._read_spills()
         for ts in worker.state.executing:
-            of = ts.span_id or "", ts.prefix[:MAX_PREFIX_LENGTH]
+            of = span_of(ts.span_id), prefix_of(ts.prefix)
             self._running[ts.key] = (ts.run_id, MISSING, MISSING, None, MISSING, self._take_slot(), None, *of)
         watch_shuffles(worker.address, self._sent_in_shuffle)
         blocked = self._blocked
@@ -270,7 +281,7 @@ class WorkerRecorder:
                 read, written = self._spill.since(span, prefix)
                 # Reading back may push others out: all writing but that of the result.
                 stored = min(written, stored) if read else written
-                self._spilled[position] = read + written - stored, stored
+                self._spilled[position] = whole_number(read + written - stored), stored
         self._unread.clear()
 
     def _wanted(self, entry: Noted) -> list[int]:

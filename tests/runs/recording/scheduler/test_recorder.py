@@ -12,9 +12,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dask_efficiency.accounts.cluster.cluster import ClusterLedger
+from dask_efficiency.accounts.processors import Processors, ProcessorTime
 from dask_efficiency.accounts.tables import MISSING
 from dask_efficiency.plugin.names import METRIC, RECOMPUTED
 from dask_efficiency.plugin.scheduler.outstanding import WorkTracker
+from dask_efficiency.runs.recording.recordings import unpack
 from dask_efficiency.runs.recording.scheduler import recorder as module
 from dask_efficiency.runs.recording.scheduler.recorder import ClusterRecorder
 from dask_efficiency.runs.recording.scheduler.recording import RecordingPart
@@ -45,7 +47,8 @@ class FakeScheduler:
     def __init__(self) -> None:
         self.bandwidth = 1e8
         self.tasks: dict[str, Fake] = {}
-        known = {"host": "h", "nthreads": 1, "memory_limit": 0, "resources": {}}
+        known = {"host": "h", "nthreads": 1, "memory_limit": 0, "resources": {}, "server_id": "", "nanny": None}
+        known |= {"pid": 0, "extra": {}}
         self.workers = {
             address: Fake(address=address, name=address, processing=set(), metrics={}, **known) for address in WORKERS
         }
@@ -379,6 +382,11 @@ def test_transitions_that_the_meter_misses_while_recording_mean_nothing_to_it(mo
     assert called == {
         (start, finish) for start, finish in pairs if start != "memory" and finish not in ("processing", "forgotten")
     }
+    told: list[dict[str, Any]] = []
+    report = {"stimulus_id": "s", "exception": b"", "exception_text": "KeyError('x')", "traceback_text": ""}
+    telling = cluster.recorder.hook(lambda *change, **reported: told.append(reported), work)
+    telling("old-0", "processing", "erred", **report)
+    assert told == [report]  # how it failed
     # It would look for the task.
     for change in pairs - called:
         work.hook(pytest.fail)("old-0", *change, stimulus_id="s")
@@ -437,3 +445,85 @@ def test_pauses_are_recorded_from_upstreams_events(monkeypatch: pytest.MonkeyPat
         RecordingPart.event(recording, WORKERS[1], message)
     RecordingPart.event(recording, "somebody", {"action": "worker-status-change", "status": "paused"})
     assert changes == expected
+
+
+COMPUTE = {"action": "compute", "start": 1.0, "stop": 2.0}
+NAN, INF = float("nan"), float("inf")
+
+
+@pytest.mark.parametrize(
+    ("odd", "size", "computed"),
+    [
+        ({"nbytes": NAN}, MISSING, True),
+        ({"nbytes": INF}, MISSING, True),
+        ({"nbytes": 1 << 63}, MISSING, True),
+        ({"nbytes": "28"}, MISSING, True),
+        ({"startstops": [{**COMPUTE, "start": NAN}]}, 28, False),
+        ({"startstops": [{**COMPUTE, "stop": INF}]}, 28, False),
+        ({"startstops": [{**COMPUTE, "stop": 1e300}]}, 28, False),
+        ({"startstops": [{**COMPUTE, "stop": "2"}]}, 28, False),
+        ({"startstops": [{"action": "compute"}]}, 28, False),
+        ({"startstops": [COMPUTE, {"action": ["x"]}]}, 28, True),
+        ({"startstops": [1]}, 28, False),
+        ({"startstops": {1}}, 28, False),
+        ({"stimulus_id": 5}, 28, True),
+        ({"stimulus_id": ["task-finished-1"]}, 28, True),
+        ({"stimulus_id": "task-finished-" + "9" * 400}, 28, True),
+    ],
+)
+def test_an_odd_report_of_a_task_costs_only_the_odd_field(odd: dict[str, Any], size: int, computed: bool) -> None:
+    cluster = Cluster(100)
+    for key, more in (("old-0", odd), ("old-1", {})):
+        report = {"stimulus_id": "task-finished-7", "worker": WORKERS[0], "nbytes": 28, "startstops": [COMPUTE]} | more
+        cluster.hook(key, "processing", "memory", **report)
+    columns, packed = cluster.columns()
+    assert cluster.recorder.off is None
+    assert list(zip(packed.keys, columns["log.extra"], strict=True)) == [("old-0", size), ("old-1", 28)]
+    rows = list(zip(*(columns[f"computed.{name}"] for name in ("row", "start", "stop")), strict=True))
+    assert rows == [(0, 1.0, 2.0)] * computed + [(1, 1.0, 2.0)]
+
+
+def test_usual_reports_are_written_all_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(trace_recorder, "_computed", None)
+    cluster, now = Cluster(100), {"action": "compute", "start": 1.8e9, "stop": 1.8e9 + 1.0}
+    for key in ("old-0", "old-1"):
+        report = {"stimulus_id": "task-finished-7", "worker": WORKERS[0], "nbytes": 28, "startstops": [now]}
+        cluster.hook(key, "processing", "memory", **report)
+    assert list(cluster.columns()[0]["computed.row"]) == [0, 1]
+
+
+@pytest.mark.parametrize("odd", [5, "old-0", [["old-0"]], [("a", ["b"])], {"old-0": 1}])
+def test_an_odd_message_of_a_client_or_worker_reaches_upstream_and_costs_only_itself(odd: Any) -> None:
+    cluster = Cluster(100)
+    handlers = cluster.scheduler.stream_handlers
+    handlers["client-releases-keys"](client="client", keys=odd)
+    handlers["steal-response"](key=odd)
+    handlers["steal-response"]()
+    for stimulus in ("update-graph-nan", "update-graph-x", "update-graph-1e999"):
+        cluster.recorder.graph_taken_in("client", ["old-0"], {"old-0"}, stimulus)
+    for status in (odd, {"a": odd}):
+        cluster.recorder.status_changed(WORKERS[0], status)
+    for answer in ({"at": odd}, {"at": 1, "wall": -1}, {"wall": 1}):
+        cluster.recorder.read_clock(WORKERS[0], 1, answer, 3)
+    cluster.hook("old-0", "released", "waiting", stimulus_id="s-1")
+    cluster.release(["old-0"])
+    columns, _ = cluster.columns()
+    assert cluster.recorder.off is None
+    assert columns["releases.task"] == [0]
+    assert cluster.recorder._workers[0]["error"] == MISSING
+    cluster.recorder.read_clock(WORKERS[0], 1, {"at": 1, "wall": 7}, 3)
+    assert (cluster.recorder._workers[0]["error"], cluster.recorder._workers[0]["wall"]) == (1, 7)
+
+
+def test_the_cores_that_others_took_since_a_worker_was_first_known_are_recorded() -> None:
+    def used(everything: int, own: int) -> Processors:
+        return Processors("another machine", "", 0b11, used=ProcessorTime(everything, everything, own))
+
+    now = {WORKERS[0]: used(1_000, 100)}
+    recorder = ClusterRecorder(FakeScheduler(), pytest.fail, max_tasks=9, processors=lambda: now)  # type: ignore[arg-type]
+    now[WORKERS[1]] = used(1_100, 100)
+    recorder.take_heartbeats({}, lambda address: None)
+    now |= {WORKERS[0]: used(2_000, 250), WORKERS[1]: used(2_000, 150)}
+    recorder.take_heartbeats({}, lambda address: None)
+    workers = unpack(recorder.freeze()()).facts["workers"]
+    assert [(worker["cores"], worker["others"]) for worker in workers] == [(2.0, pytest.approx(0.8))] * 2

@@ -1,0 +1,92 @@
+"""Claim: sampling what a client does takes at most 0.3 % of a core, and no measurable part of its own pace.
+
+``python -m benchmarks.client_cost`` prints, for what the thread of a report's block may do, the CPU time of the sampler
+by its own clock as a share of one core, with a stack of 60 frames. For a loop of pure Python it also prints its
+CPU seconds per turn, paired: the sampler's thread is on and off in turns, a second each, in the same report.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import time
+from collections.abc import Callable
+
+from distributed import Client, LocalCluster
+
+from dask_efficiency import efficiency_report
+from dask_efficiency.report.client_sampler import SAMPLER
+
+#: What the claim allows, in per cent of one core.
+CLAIM = 0.3
+#: Frames of the user's around what it does, and turns of the loop.
+DEPTH, TURNS = 60, 20_000
+
+
+def deep(do: Callable[[], object], depth: int = DEPTH) -> object:
+    return deep(do, depth - 1) if depth else do()
+
+
+def share(do: Callable[[], object], client: Client) -> float:
+    """Per cent of one core that the sampler takes meanwhile."""
+    with efficiency_report(client):
+        time.sleep(2)  # it begins with short intervals, until it knows its own cost
+        before, began = SAMPLER.spent, time.monotonic()
+        deep(do)
+        return 100 * (SAMPLER.spent - before) / 1e9 / (time.monotonic() - began)
+
+
+def turn() -> float:
+    """CPU seconds of some Python."""
+    began = time.thread_time()
+    for i in range(TURNS):
+        str(i)
+    return time.thread_time() - began
+
+
+def slower(client: Client, pairs: int) -> list[float]:
+    """Per cent by which turns take longer with the sampler on than just before or after with it off."""
+    found = []
+    with efficiency_report(client):
+        (window,) = SAMPLER._windows
+        time.sleep(2)
+        for i in range(pairs):
+            taken = {}
+            for on in (True, False) if i % 2 else (False, True):
+                (SAMPLER.open if on else SAMPLER.close)(window)
+                until, turns = time.monotonic() + 1, []
+                while time.monotonic() < until:
+                    turns.append(turn())
+                taken[on] = statistics.median(turns)
+                SAMPLER.close(window)
+            found.append(100 * (taken[True] / taken[False] - 1))
+    return found
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--seconds", type=float, default=20.0, help="of each load (default 20)")
+    parser.add_argument("--pairs", type=int, default=15, help="of seconds with the sampler on and off (default 15)")
+    chosen = parser.parse_args()
+
+    def computes() -> None:
+        until = time.monotonic() + chosen.seconds
+        while time.monotonic() < until:
+            turn()
+
+    with LocalCluster(n_workers=1, threads_per_worker=1, dashboard_address=":0") as cluster, Client(cluster) as client:
+
+        def waits() -> None:
+            client.submit(time.sleep, chosen.seconds, pure=False).result()
+
+        print(f"the client's thread   per cent of one core (claim: at most {CLAIM})")
+        for name, do in {"waits for a result": waits, "sleeps": lambda: time.sleep(chosen.seconds)}.items():
+            print(f"{name:22} {share(do, client):6.3f}", flush=True)
+        print(f"{'computes':22} {share(computes, client):6.3f}", flush=True)
+        found = slower(client, chosen.pairs)
+        low, middle, high = statistics.quantiles(found, n=4)
+        print(f"its own pace, paired: {middle:+.2f} % CPU per turn (quartiles {low:+.2f} to {high:+.2f})")
+
+
+if __name__ == "__main__":
+    main()

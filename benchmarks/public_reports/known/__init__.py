@@ -1,0 +1,1 @@
+"""Programs after public reports that the rules may be worked on with."""

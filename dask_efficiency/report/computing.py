@@ -1,0 +1,105 @@
+"""Computing: useful time that a known cure would spare, such as Python by row."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+
+from dask_efficiency.accounts.buckets import Bucket
+from dask_efficiency.accounts.lines import NATIVE, Stack, is_the_users, place_of
+from dask_efficiency.report.bounds import without_others
+from dask_efficiency.report.culprits import lost_stacks, senders
+from dask_efficiency.report.model import EfficiencyReport
+from dask_efficiency.report.recipes import recipe_for
+from dask_efficiency.report.stacks import exact_stacks, exact_times
+from dask_efficiency.show.figures import format_share, name_of, sentence
+from dask_efficiency.show.finding import KNOWN, Finding
+
+#: Kind of the finding.
+COMPUTING = "computing"
+#: Causes of waiting that threads have as others compute likewise: these take turns with them.
+_TURNS = ("gil", "core")
+#: Share of all thread time from which what computes is worth a finding: then its cure may spare most of a run. By
+#: judgement.
+WORTH_COMPUTING = 0.3
+
+
+#: Share of what computes in these frames that must be seen under the GIL: on a crowded host, who wants it back is often
+#: taken for one that computes. By judgement.
+UNDER_GIL_AT_LEAST = 0.25
+_GIL = "thread-noncpu/gil"
+
+
+def computing(report: EfficiencyReport) -> tuple[Finding | None, frozenset[str]]:
+    """Finding of what threads computed under the GIL, if there is a recipe for it, and it is much of all thread time.
+
+    Also returns the kinds of losses that it explains: the GIL is waited for while that code holds it.
+
+    Only what was seen under the GIL counts: the same functions of a library may compute outside of it, as where a row's
+    function calls NumPy.
+    """
+    others = 1e9 * report.mean_threads * (without_others(report) or 0.0)
+    whole = report.thread_seconds * 1e9 - others
+    rows = _computed(report)
+    of_python = [(stack, ns) for _, how, stack, ns in rows if how != NATIVE]
+    prefixes: Counter[str] = Counter()
+    for prefix, how, _, ns in rows:
+        prefixes[prefix] += ns if how != NATIVE else 0
+    recipe = recipe_for(COMPUTING, of_python, prefixes=prefixes, lines=senders(report, prefixes))
+    if recipe is None or whole <= 0:
+        return None, frozenset()
+    fitting = [row for row in rows if recipe.fits(row[2])]
+    computed = sum(ns for *_, ns in fitting)
+    held = sum(ns for _, how, _, ns in fitting if how != NATIVE)
+    waits = [row for row in exact_stacks(report) if row.bucket == Bucket.THREAD_NONCPU]
+    by_cause = {cause: sum(row.ns for row in waits if row.cause == cause) for cause in _TURNS}
+    # What threads wait for a core because of other processes is not this code's.
+    own = {"gil": 1.0, "core": 1.0 - min(1.0, others / by_cause["core"]) if by_cause["core"] else 0.0}
+    waited = sum(own[row.cause] * row.ns for row in waits if row.cause in own and recipe.fits(row.stack))
+    share = min((computed + waited) / whole, 1.0)
+    if share < WORTH_COMPUTING or held < UNDER_GIL_AT_LEAST * computed:
+        return None, frozenset()
+    place = _own_line((stack, ns) for _, _, stack, ns in fitting) or _sent_by(report, fitting)
+    but = " but what other processes took" if others else ""
+    where = f"{format_share(share)} of all thread time{but}{f': {place}' if place else ''}"
+    evidence = {"share_of_thread_time": share, "share_under_gil": held / computed}
+    evidence[KNOWN] = share * whole / 1e9 / report.mean_threads
+    found = Finding(COMPUTING, recipe.title, where, advice=recipe.advice, page=recipe.page, evidence=evidence)
+    holders = lost_stacks(report).get(_GIL, ())
+    held_by_it = sum(ns for stack, ns in holders if recipe.fits(stack))
+    return found, frozenset({_GIL} if 2 * held_by_it > sum(ns for _, ns in holders) else ())
+
+
+def _computed(report: EfficiencyReport) -> list[tuple[str, str, Stack, int]]:
+    """Prefix, way of computing, stack and nanoseconds of what computed: exact by prefix, and shared by samples."""
+    sampled = [row for row in report.profile if row.bucket == Bucket.THREAD_CPU]
+    whole: Counter[str] = Counter()
+    for row in sampled:
+        whole[row.prefix] += row.ns
+    times = exact_times(report)
+    exact = {prefix: times.get((str(Bucket.THREAD_CPU), "", prefix), 0) / ns for prefix, ns in whole.items() if ns}
+    return [(row.prefix, row.cause, row.stack, round(row.ns * exact.get(row.prefix, 0.0))) for row in sampled]
+
+
+def _own_line(rows: Iterable[tuple[Stack, int]]) -> str:
+    """The user's own function, and its line, in which most of the time was."""
+    functions: Counter[tuple[str, str]] = Counter()
+    lines: Counter[tuple[str, str, str]] = Counter()
+    for stack, ns in rows:
+        own = next((frame for frame in reversed(stack) if is_the_users(frame.file)), None)
+        if own is not None:
+            functions[own.function, own.file] += ns
+            lines[own.function, own.file, place_of(own)] += ns
+    if not functions:
+        return ""
+    (function, file), _ = functions.most_common(1)[0]
+    line = max((key for key in lines if key[:2] == (function, file)), key=lambda key: lines[key])[2]
+    return f"`{name_of(function)}`, {name_of(line)}"
+
+
+def _sent_by(report: EfficiencyReport, rows: Iterable[tuple[str, str, Stack, int]]) -> str:
+    """Line that sent the tasks in which most of the time was."""
+    prefixes: Counter[str] = Counter()
+    for prefix, _, _, ns in rows:
+        prefixes[prefix] += ns
+    return sentence(next((line for line, _ in senders(report, prefixes).most_common(1)), ""))

@@ -1,0 +1,241 @@
+"""Loads: tasks, results and graphs that event loops took long to send and receive, and findings of them."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from dask_efficiency.accounts.cluster.scheduler_loop import BY_VALUE, RECEIVING, SENDING
+from dask_efficiency.accounts.lines import NOWHERE, Frame, place_of
+from dask_efficiency.accounts.metered import BYTES, COUNT, ITEMS, MESSAGES, SECONDS
+from dask_efficiency.report.lost_time import CauseLoss
+from dask_efficiency.report.model import EfficiencyReport
+from dask_efficiency.report.values import MeteredRow
+from dask_efficiency.show.figures import format_bytes, format_count, format_seconds, name_of, sentence
+from dask_efficiency.show.finding import MOST, WORTH_FINDING
+
+#: Prefix of the task that puts the result of a ``compute()`` together.
+FINALIZE = "finalize"
+#: Bytes of results from which it is said what came to a client. By judgement.
+LARGE_RESULTS = 1_000_000
+#: Bytes of a task from which it carries an object: twenty times what Dask says of a task with its function by value. By
+#: judgement.
+HEAVY_BYTES = 50_000
+#: Bytes of a graph from which it holds data, as of Dask's own warning.
+LARGE_GRAPH_BYTES = 10_000_000
+#: Part of the largest graph's size from which all are taken for as large. By judgement.
+SAME = 0.8
+#: Bytes of tasks, as a multiple of those of graphs, up to which they are sent about once. By judgement.
+ONCE = 2.0
+#: Names of the messages of the scheduler and the workers.
+TASKS, RESULTS, GRAPHS, TO_CLIENT = "tasks", "results", "graphs", "results to a client"
+#: By label of messages, what they are of; results that workers receive are of workers.
+_OF_LABELS = {
+    f"{RECEIVING} tasks": TASKS,
+    f"{SENDING} results to a worker": RESULTS,
+    f"{RECEIVING} results": RESULTS,
+    f"{SENDING} results to a client": TO_CLIENT,
+}
+SCHEDULER = "(scheduler)"
+
+
+@dataclass(slots=True)
+class Load:
+    """Tasks, results or graphs of one prefix, as they travelled."""
+
+    what: str
+    prefix: str
+    #: Seconds of each server's event loop by the type of the objects that took long to pickle.
+    seconds: dict[str, defaultdict[str, float]] = field(default_factory=dict)
+    nbytes: float = 0.0
+    count: float = 0.0
+    #: Objects in lists and the like.
+    items: float = 0.0
+    #: Bytes of one, if its median is known.
+    median_bytes: float = 0.0
+    function: Frame = NOWHERE
+
+    @property
+    def longest(self) -> float:
+        """Seconds of the event loop that was busy with it most: the others were at the same time, or waited for it."""
+        return max((sum(types.values()) for types in self.seconds.values()), default=0.0)
+
+    @property
+    def whole(self) -> float:
+        """Seconds of all event loops."""
+        return sum(sum(types.values()) for types in self.seconds.values())
+
+    @property
+    def type_name(self) -> str:
+        """Type of the objects that took most time to pickle; empty if that took none long."""
+        types = defaultdict[str, float](float)
+        for row in self.seconds.values():
+            for name, seconds in row.items():
+                types[name] += seconds
+        return max(filter(None, types), key=lambda name: types[name], default="")
+
+    def add_seconds(self, server: str, type_name: str, seconds: float) -> None:
+        """Add time of a server's event loop."""
+        self.seconds.setdefault(server, defaultdict(float))[type_name] += seconds
+
+    @property
+    def each(self) -> float:
+        """Bytes of one."""
+        return self.median_bytes or (self.nbytes / self.count if self.count else 0.0)
+
+
+def loads(report: EfficiencyReport) -> list[Load]:
+    """List what travelled; first what kept an event loop busy longest."""
+    found: dict[tuple[str, str], Load] = {}
+    loop = report.scheduler_loop
+    for part in loop.handlers if loop is not None else ():
+        if part.kind in (SENDING, RECEIVING) and part.name in (TASKS, GRAPHS):
+            load = found.setdefault((part.name, part.of_prefix), Load(part.name, part.of_prefix))
+            load.add_seconds(SCHEDULER, part.carries, part.seconds)
+            if (part.name, part.kind) == (GRAPHS, SENDING):  # by a client in the same process, which counts as received
+                continue
+            load.nbytes += part.total_bytes
+            load.count += part.calls
+            # Of a large graph among small ones, its own.
+            load.median_bytes = max(load.median_bytes, part.largest_bytes if part.name == GRAPHS else part.median_bytes)
+            if part.file:
+                load.function = part.stack[0]
+    for row in report.metered:
+        label, _, kind = row.label.partition(": ")
+        what = _OF_LABELS.get(label) if row.context == MESSAGES else None
+        if what is not None:
+            load = found.setdefault((what, row.prefix), Load(what, row.prefix))
+            _add(load, row, kind, is_sent=label.startswith(SENDING))
+    if (graphs := found.get((GRAPHS, ""))) is not None:
+        _add_contents(graphs, found)
+    return sorted(found.values(), key=lambda load: -load.longest)
+
+
+def _add_contents(graphs: Load, found: dict[tuple[str, str], Load]) -> None:
+    """Add the way of large objects in graphs to that of the graphs: to a worker, and from there to others.
+
+    Tasks that carry far more than graphs have in all share an object, which is pickled for each of them.
+    """
+    contents = [
+        load
+        for load in found.values()
+        if load.what == TASKS and load.each >= HEAVY_BYTES and load.nbytes <= ONCE * graphs.nbytes
+    ]
+    graphs.prefix = max(contents, key=lambda load: load.nbytes).prefix if contents else ""
+    for load in contents:
+        for key in ((TASKS, load.prefix), (RESULTS, load.prefix)):
+            for server, types in found.pop(key).seconds.items() if key in found else ():
+                for type_name, seconds in types.items():
+                    graphs.add_seconds(server, type_name, seconds)
+
+
+def _add(load: Load, row: MeteredRow, kind: str, *, is_sent: bool) -> None:
+    if row.unit == SECONDS:
+        load.add_seconds(row.worker, kind, row.value)
+    elif is_sent and row.unit in (BYTES, COUNT, ITEMS):
+        name = {BYTES: "nbytes", COUNT: "count", ITEMS: "items"}[row.unit]
+        setattr(load, name, getattr(load, name) + row.value)
+
+
+#: Losses that are explained by what travels, by the kind of its finding.
+_WAITING = ("idle/scheduler", "idle/round-trips", "idle/unknown", "idle")
+_OF_LOOPS = ("overhead", "overhead/unknown", "overhead/hand-over", "overhead/event-loop")
+EXPLAINS: Mapping[str, tuple[str, ...]] = {
+    "heavy-tasks": (*_WAITING, *_OF_LOOPS, "idle/graph", "idle/parallelism"),
+    "slow-tasks": (*_WAITING, *_OF_LOOPS),
+    "pickled-results": ("waiting-on-data", *_WAITING, *_OF_LOOPS),
+    "large-graph": (*_WAITING, *_OF_LOOPS, "idle/graph", "idle/parallelism", "waiting-on-data"),
+}
+
+
+def kind_of(load: Load) -> str:
+    """Kind of the finding of a load; empty if nothing is wrong with it."""
+    if load.what == GRAPHS:  # with a prefix, of tasks that carry what came in small graphs
+        return "large-graph" if load.each >= LARGE_GRAPH_BYTES or load.prefix else ""
+    if load.what == TASKS and load.each:
+        return "heavy-tasks" if load.each >= HEAVY_BYTES else "slow-tasks" if load.type_name == BY_VALUE else ""
+    return "pickled-results" if load.what == RESULTS and load.type_name else ""
+
+
+def heavy_loads(report: EfficiencyReport) -> list[tuple[Load, str, float]]:
+    """Loads that are worth a finding, with its kind, and the client's own seconds of it."""
+    found = []
+    for load in loads(report):
+        kind = kind_of(load)
+        uploaded = report.phases.get("upload", 0.0) if load.what == GRAPHS else 0.0
+        on_client = min(max(uploaded, 0.0), report.client_seconds)
+        if kind and load.longest + on_client >= WORTH_FINDING * report.wall_clock_seconds:
+            found.append((load, kind, on_client))
+    return found
+
+
+def objects_fetched(report: EfficiencyReport) -> float:
+    """Objects in lists and the like that were pickled for clients."""
+    return sum(load.items for load in loads(report) if load.what == TO_CLIENT)
+
+
+def fetched_text(report: EfficiencyReport) -> str:
+    """Largest results that came to clients, in words; empty if they are small."""
+    fetched = [load for load in loads(report) if load.what == TO_CLIENT]
+    most = max(fetched, key=lambda load: load.nbytes, default=None)
+    if most is None or most.nbytes < LARGE_RESULTS:
+        return ""
+    of = "" if most.prefix.startswith(FINALIZE) else f" of {name_of(most.prefix)}"
+    items = format_count(round(most.items), "object") if most.items else ""
+    what = ", ".join(filter(None, (name_of(most.type_name), items, format_bytes(most.nbytes))))
+    return f"{format_count(round(most.count), 'result')}{of} ({what})"
+
+
+class Told(NamedTuple):
+    """Content of the finding of a load."""
+
+    kind: str
+    where: str
+    #: Thread-seconds that it explains; seconds of the wall clock; and of these the client's own.
+    lost_seconds: float
+    saves_seconds: float
+    on_client: float
+
+
+def told_by_loads(
+    report: EfficiencyReport, waited_for: str, worth: Sequence[CauseLoss]
+) -> tuple[list[Told], list[CauseLoss]]:
+    """Loads that are worth a finding, and the losses that they do not explain.
+
+    A load explains losses if its event loop was busy with it for most of that time; too few tasks at a time only if
+    all ``waited_for`` the task in question.
+    """
+    found, left, threads = list[Told](), list(worth), report.mean_threads
+    for load, kind, on_client in heavy_loads(report):
+        if load.what == RESULTS and waited_for.startswith(FINALIZE):  # they are put together for the client
+            continue
+        parts = [part for part in left if part.kind in EXPLAINS[kind]]
+        parts = [part for part in parts if part.cause != "parallelism" or load.prefix == waited_for]
+        lost = sum(part.ns for part in parts) / 1e9
+        if (load.longest + on_client) * threads < MOST * lost:
+            parts, lost = [], load.longest * threads
+        left = [part for part in left if part not in parts]
+        where = sentence(place_of_load(load, report.computed_by.values()))
+        found.append(Told(kind, where, lost, lost / threads if threads else 0.0, on_client))
+    return found, left
+
+
+def place_of_load(load: Load, lines: Iterable[str] = ()) -> str:
+    """Words on the load: how much of it, and whose; ``lines`` sent it."""
+    size, kind = format_bytes(load.each), name_of(load.type_name)
+    if load.what == GRAPHS:
+        of = ", ".join(filter(None, (name_of(load.prefix), kind)))
+        one = ", the largest of " if load.nbytes < SAME * load.count * load.each else " of "
+        sent = f"{format_count(round(load.count), 'graph')}{one}{size}" + (f" ({of})" if of else "")
+        senders = [*dict.fromkeys(lines)]
+        return f"{sent}: {senders[0]}" if len(senders) == 1 else sent
+    if load.what == RESULTS:
+        of = f" of {name_of(load.prefix)}" if load.prefix else ""
+        of = f"{format_count(round(load.count), 'result')}{of} ({kind}, {size} each)"
+        return f"{of}, {format_seconds(load.whole)} of pickling and unpickling"
+    where = f": `{name_of(load.function.function)}`, {name_of(place_of(load.function))}" if load.function.file else ""
+    carried = f" ({kind})" if kind else ""
+    of = f" of {name_of(load.prefix)}" if load.prefix else ""
+    return f"each task{of} carries {size}{carried}{where}"

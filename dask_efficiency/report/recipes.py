@@ -1,0 +1,311 @@
+"""Recipes: one table of the cures of known patterns, and the one that fits a loss."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from dask_efficiency.report.recipe_text import NOTHING, Recipe, Weighted, read_recipes
+from dask_efficiency.show.shown import late
+
+#: Page of the recipes that the package brings along.
+PAGE = "docs/recipes.md"
+
+
+def recipe_for(
+    kind: str,
+    stacks: Weighted = (),
+    *,
+    prefixes: Mapping[str, float] = NOTHING,
+    lines: Mapping[str, float] = NOTHING,
+) -> Recipe | None:
+    """Find the recipe for a loss, or None: the user's own come first, then those of this package in their order.
+
+    Parameters
+    ----------
+    kind
+        Kind of the finding: ``"thread-noncpu/lock"``.
+    stacks
+        Stacks of the threads that have the loss, or cause it, each with its weight. Those without frames do not count.
+    prefixes
+        Weights of the prefixes of tasks that have it.
+    lines
+        Weights of the lines that sent these, as :attr:`~dask_efficiency.EfficiencyReport.computed_by` has them.
+    """
+    rows = [(stack, weight) for stack, weight in stacks if stack]
+    files = {frame.file for stack, _ in rows for frame in stack}
+    for one in known_recipes():
+        if one.is_of(kind):
+            seen = rows if one.may_be_in(files) else ()
+            if one.is_in(seen, prefixes, lines):
+                return one
+    return None
+
+
+def known_recipes() -> tuple[Recipe, ...]:
+    """All recipes: the user's own, then those of this package."""
+    own: tuple[Recipe, ...] = late("dask_efficiency.report.own_recipes:own_recipes")()
+    return (*own, *RECIPES)
+
+
+#: Recipes of this package, the surer ones first: docs/recipes.md explains the form.
+RECIPES = read_recipes(
+    """
+xarray-compares: open_mfdataset compares what all files have
+    kinds: client one-by-one loops idle idle/parallelism waits python
+    stack: xarray/backends/api.py open_mfdataset > xarray/*/merge.py unique_variable
+    stack: xarray/backends/api.py open_mfdataset > xarray/*/concat.py _calc_concat_over*
+    stack: xarray/*/concat.py concat > xarray/*/concat.py _calc_concat_over*
+    share: 0.3
+    Pass compat="override" and coords="minimal": they take coordinates from the first file, unread in others.
+xarray-opens: open_mfdataset opens one file after the other
+    kinds: client
+    stack: xarray/backends/api.py open_mfdataset > xarray/backends/api.py open_dataset
+    Pass parallel=True to open files in tasks, or write one Zarr store, or one index of all files, once.
+to-netcdf: Writing netCDF, one task at a time
+    kinds: waits
+    stack: xarray/backends/* *Wrapper.__setitem__
+    stack: dask/array/core.py *store* > xarray/backends/* *
+    stack: xarray/backends/writers.py *
+    Use to_zarr(), which writes chunks in parallel, or several files by save_mfdataset().
+store-lock: Storing an array, one task at a time
+    kinds: thread-noncpu/lock thread-noncpu/cluster
+    stack: dask/array/core.py *store_chunk
+    Pass lock=False to store() if the target takes parallel writes, as Zarr does, or store to several files.
+xarray-lock: Waiting for xarray's lock on netCDF and HDF5 files
+    kinds: thread-noncpu/lock
+    stack: xarray/backends/netCDF4_.py *
+    stack: xarray/backends/h5netcdf_.py *
+    stack: xarray/backends/locks.py *
+    unless-fact: one-thread-each
+    Use workers with one thread each: threads of a process read these files in turns. Zarr needs no lock.
+hdf5-lock: Waiting for HDF5, which serves one thread of a process
+    kinds: thread-noncpu/lock thread-noncpu thread-noncpu/unknown
+    stack: h5py/* *
+    stack: tables/* *
+    stack: h5netcdf/* *
+    stack: pandas/io/pytables.py *
+    unless: xarray/* *
+    share: 0.3
+    unless-fact: one-thread-each
+    Use workers with one thread each, or write Zarr or Parquet, which threads read at once.
+rasterio-lock: Waiting for the lock on a raster file
+    kinds: thread-noncpu/lock
+    stack: rioxarray/* *
+    stack: rasterio/* *
+    Open with lock=False where reading allows it: each thread then opens the file itself.
+s3fs-lists: Listing an object store
+    kinds: waits client
+    stack: s3fs/core.py *._ls*|*._find*|*._walk*|*._glob*|*._info*
+    stack: fsspec/* *.glob|*.find|*.walk|*.ls|*.info|*.exists > fsspec/asyn.py sync
+    List the files once, on the client, and pass their paths to the tasks.
+zarr: Waiting for Zarr's chunks
+    kinds: thread-noncpu/lock thread-noncpu/network thread-noncpu/file
+    stack: zarr/core/sync.py sync
+    stack: zarr/core.py *Array.*
+    stack: zarr/storage.py *
+    Give each Dask chunk whole Zarr chunks, of some MB each, or raise Zarr's async.concurrency.
+object-store: Waiting for the network, for an object store
+    kinds: thread-noncpu/lock thread-noncpu/network thread-noncpu
+    stack: s3fs/* *
+    stack: gcsfs/* *
+    stack: adlfs/* *
+    stack: fsspec/caching.py * > fsspec/asyn.py sync
+    stack: fsspec/implementations/http.py *
+    stack: fsspec/asyn.py sync
+    stack: botocore/* *
+    stack: google/cloud/storage/* *
+    unless-fact: threads-in-vain
+    Use more threads per worker, so that requests overlap, and read larger pieces at a time.
+requests-connects: Connecting anew for each HTTP request
+    kinds: waits
+    stack: requests/api.py * > urllib3/* *connect*|*_new_conn|*_prepare_proxy|*ssl_wrap_socket
+    share: 0.2
+    Use one requests.Session in each worker: requests.get() and its like connect anew each time.
+http: Waiting for the network, for HTTP answers
+    kinds: thread-noncpu/network thread-noncpu/lock thread-noncpu
+    stack: requests/* *
+    stack: urllib3/* *
+    stack: httpx/* *
+    stack: http/client.py *
+    stack: urllib/request.py *
+    unless-fact: threads-in-vain
+    Use more threads per worker, so that requests overlap, and ask for more at a time.
+sql-connects: Connecting to a database in each task
+    kinds: waits python
+    stack: sqlalchemy/pool/base.py *.__connect
+    stack: sqlalchemy/engine/create.py *
+    share: 0.3
+    Keep one engine in each worker, such as in a function under functools.cache, not one for each task.
+sql-pool: Waiting for a connection of SQLAlchemy's pool
+    kinds: waits
+    stack: sqlalchemy/pool/* *_do_get > sqlalchemy/util/queue.py *
+    stack: sqlalchemy/pool/* *_do_get > *threading.py *
+    Give create_engine(pool_size=) as many connections as the worker has threads.
+sqlite-lock: Waiting for SQLite's lock on its file
+    kinds: thread-noncpu/lock
+    stack: sqlalchemy/engine/default.py *.do_*
+    stack: pandas/io/sql.py *
+    stack: sqlite3/* *
+    Write in one task, in one transaction: SQLite lets one connection write at a time.
+sql: Waiting for the network, for a database
+    kinds: thread-noncpu/network thread-noncpu/lock thread-noncpu
+    stack: sqlalchemy/engine/* *
+    stack: pandas/io/sql.py *
+    stack: psycopg*/* *
+    stack: pymysql/* *
+    unless-fact: threads-in-vain
+    Let the database filter and add up, and use more threads per worker, up to what it serves at once.
+joblib: joblib's workers inside tasks
+    kinds: waits
+    stack: joblib/parallel.py Parallel.__call__
+    stack: joblib/externals/loky/* *
+    unless: joblib/parallel.py Parallel._get_sequential_output
+    Set n_jobs=1 in tasks: Dask runs these in parallel. Or call it on the client, by parallel_config("dask").
+processes: Processes that tasks start
+    kinds: waits python
+    stack: multiprocessing/pool.py *
+    stack: multiprocessing/process.py *
+    stack: multiprocessing/popen_*.py *
+    stack: multiprocessing/connection.py *
+    stack: multiprocessing/context.py *
+    stack: concurrent/futures/process.py *
+    stack: dask/multiprocessing.py *
+    Call the function in the task itself: Dask runs tasks in parallel, and each process imports all anew.
+pools: Pools of processes in tasks
+    kinds: thread-noncpu/child-process
+    stack: concurrent/futures/*.py *
+    Call the function in the task itself: Dask runs tasks in parallel, and each process imports all anew.
+nested-compute: Tasks that compute a graph of their own
+    kinds: thread-noncpu thread-noncpu/lock thread-noncpu/cluster
+    stack: dask/base.py *compute* > *
+    stack: dask/local.py *
+    stack: dask/threaded.py *
+    unless: dask/local.py get_sync
+    Make one graph on the client, where tasks take results as arguments: these hold threads while they wait.
+imports: Importing modules
+    kinds: waits python
+    stack: <frozen?importlib*
+    Import before the work, by client.run or a preload: the first tasks of each worker wait for its imports.
+models: Models that travel, pickled
+    kinds: loops client
+    stack: */pickle.py * > sklearn/* *
+    stack: */pickle.py * > torch/* *
+    stack: */pickle.py * > xgboost/* *
+    stack: */pickle.py * > lightgbm/* *
+    stack: */pickle.py * > tensorflow/* *
+    stack: */pickle.py * > keras/* *
+    stack: */cloudpickle.py * > torch/* *
+    share: 0.2
+    Send a model once, by client.scatter(model, broadcast=True), or load it from a file in the tasks.
+logging: Logging
+    kinds: waits python
+    stack: logging/__init__.py *
+    stack: loguru/* *
+    Log less in tasks: the threads of a process take turns at each handler.
+printing: Printing
+    kinds: waits python
+    stack: ipykernel/iostream.py *
+    stack: distributed/worker.py print|warn
+    stack: tqdm/* *
+    stack: rich/* *
+    Print less in tasks: each line goes through a lock, and from Dask's print() to the client.
+pandas-rows: Python by row, in DataFrame.apply(axis=1)
+    kinds: python
+    stack: pandas/core/apply.py FrameApply.apply_standard
+    stack: pandas/core/apply.py FrameColumnApply.*
+    also: pandas/core/apply.py FrameColumnApply.*
+    Write it for whole columns, such as df.a / df.b ** 2: that needs no Python by row, and no GIL.
+pandas-iterrows: Python by row, in DataFrame.iterrows()
+    kinds: python
+    stack: pandas/core/frame.py DataFrame.iterrows
+    share: 0.2
+    Write the loop for whole columns, or at least use itertuples(), which makes no Series of each row.
+groupby-apply: Python by group, in groupby().apply
+    kinds: python
+    stack: pandas/core/groupby/ops.py *.apply_groupwise|*._aggregate_series_pure_python
+    stack: pandas/core/groupby/generic.py *._aggregate_frame|*._python_agg_general|*._transform_general
+    Use agg() or transform() with names of pandas' own, such as "mean", or whole columns before the groupby.
+pandas-values: Python by value, in Series.apply or map
+    kinds: python
+    stack: pandas/core/apply.py SeriesApply.apply_standard > .
+    stack: pandas/core/algorithms.py map_array > .
+    Use methods of whole columns: arithmetic, .str, .dt, numpy.where, or map() with a dict.
+pandas-text: Text as Python objects, in pandas
+    kinds: python
+    stack: pandas/core/strings/object_array.py *
+    unless: pandas/core/arrays/string_arrow.py *
+    unless: pandas/core/arrays/arrow/* *
+    Keep text in string[pyarrow] columns, whose methods run without the GIL.
+pandas-dates: Dates that pandas parses one by one
+    kinds: python
+    stack: dateutil/parser/* *
+    stack: pandas/core/tools/datetimes.py _array_strptime*
+    stack: pandas/core/arrays/datetimes.py objects_to_datetime64
+    Pass format= to to_datetime, or date_format= to read_csv, or "ISO8601" where they are.
+csv-python: read_csv with its Python engine
+    kinds: python
+    stack: pandas/io/parsers/python_parser.py *
+    Use the C engine, or engine="pyarrow": a separator of one character, and no skipfooter=.
+numpy-vectorize: Python by value, in numpy.vectorize
+    kinds: python
+    stack: numpy/lib/*function_base* vectorize.*
+    stack: numpy/lib/*shape_base* apply_along_axis
+    Write it with functions of whole arrays, or compile it by numba.vectorize: this is a loop in Python.
+bags: Python by item, in a Bag
+    kinds: python
+    stack: dask/bag/* *
+    Turn it into a dataframe or array early, by to_dataframe(), or use processes: items are Python objects.
+deepcopy: Copies of Python objects, one by one
+    kinds: python
+    stack: copy.py deepcopy
+    Copy less: deepcopy() goes through each object in Python; an array's or a frame's own copy() does not.
+np-load: Reading whole files by numpy.load
+    kinds: thread-noncpu/file
+    stack: numpy/lib/*npyio* load
+    stack: numpy/lib/*format* read_array
+    If tasks use parts of files, pass mmap_mode="r", so that they read these only; else, read larger files.
+parquet-files: Tasks are too small for Dask; many read Parquet files
+    kinds: small-tasks
+    tasks: read*parquet* *readparquet*
+    share: 0.2
+    Write fewer and larger files, of some 100 MB, or read several at a time by blocksize= of read_parquet.
+parquet-metadata: Reading the metadata of many Parquet files
+    kinds: client
+    stack: dask/dataframe/*parquet* *_collect_statistics*|*.fragments*|*_dataset_info|*.checksum|*_plan|*aggregate*
+    stack: dask/dataframe/io/parquet/* *
+    Write fewer and larger files, of some 100 MB: the client looks at each before the work begins.
+set-index: set_index computes its column first
+    kinds: client repeats loops idle idle/parallelism
+    stack: dask/dataframe/*shuffle.py *_calculate_divisions|*_get_divisions|*._divisions*
+    Pass divisions=, or sorted=True for sorted data, or persist() before: it computes the column twice.
+repartition-size: repartition(partition_size=) computes all sizes first
+    kinds: client repeats loops idle idle/parallelism
+    stack: dask/dataframe/*repartition.py RepartitionSize.*
+    Pass npartitions=, or read partitions of that size: else everything is computed to know their sizes.
+from-delayed: from_delayed computes its first part for its columns
+    kinds: client one-by-one idle idle/parallelism
+    stack: dask/dataframe/*delayed.py from_delayed|FromDelayed._meta > dask/base.py *compute
+    Pass meta=, an empty frame with the columns, or use from_map(), for which Dask plans better.
+len-of-frame: len() computes the whole dataframe
+    kinds: client repeats one-by-one idle idle/parallelism
+    stack: dask/dataframe/*collection.py FrameBase.__len__|DataFrame.__len__|Series.__len__
+    stack: dask/dataframe/core.py *.__len__
+    sent: *`len(*
+    sent: *`[a-zA-Z_]* = len(*
+    sent: *`print(len(*
+    sent: *`return len(*
+    sent: *`if len(*
+    Call persist() before len(), or do without: it computes all that the frame is made of, and keeps nothing.
+tokenize: Hashing large objects
+    kinds: client
+    stack: dask/tokenize.py register_*|*normalize_pickle|normalize_seq|normalize_dict
+    stack: dask/hashing.py *
+    unless: dask/_expr.py *
+    Load large objects in tasks, or name them: name= of from_array, dask_key_name= or pure=False.
+repartition: Small tasks of repartition
+    kinds: small-tasks
+    tasks: repartition*
+    Read or write partitions of the right size from the start, or join fewer: npartitions= of repartition.
+""",
+    PAGE,
+)

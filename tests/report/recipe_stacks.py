@@ -1,0 +1,318 @@
+"""Stacks for the recipes: recorded of real threads, or written after the source of libraries that are not installed.
+
+A stack is written as ``"FILE FUNCTION > FILE FUNCTION"``, the outermost frame first: a file is one of an installed package,
+after ``~`` one of the standard library, after ``me/`` the user's own.
+"""
+
+# ruff: noqa: E501
+
+from __future__ import annotations
+
+from dask_efficiency.accounts.lines import Frame, Stack
+
+
+def stack_of(*frames: str) -> Stack:
+    """Stack of such frames."""
+    return tuple(map(_frame, frames))
+
+
+def _frame(text: str) -> Frame:
+    file, _, function = text.rpartition(" ")
+    if file.startswith("<"):
+        return Frame(function, file, 1)
+    if file.startswith("~"):
+        return Frame(function, f"/usr/lib/python3.12/{file[1:]}", 1)
+    if file.startswith("me/"):
+        return Frame(function, f"/home/me/project/{file[3:]}", 1)
+    return Frame(function, f"/opt/venv/lib/python3.12/site-packages/{file}", 1)
+
+
+def _seen(name: str, kind: str, *stacks: str) -> tuple[str, str, dict[Stack, int]]:
+    return name, kind, _stacks(*stacks)
+
+
+def _stacks(*stacks: str) -> dict[Stack, int]:
+    """Stacks, each ``WEIGHT: frame > frame``."""
+    found = {}
+    for text in stacks:
+        weight, _, frames = text.partition(": ")
+        found[stack_of(*frames.split(" > "))] = int(weight)
+    return found
+
+
+_LOCK, _GIL, _NETWORK, _FILE = "thread-noncpu/lock", "thread-noncpu/gil", "thread-noncpu/network", "thread-noncpu/file"
+_CHILD, _SCHEDULER, _CLUSTER = "thread-noncpu/child-process", "idle/scheduler", "thread-noncpu/cluster"
+
+_XARRAY_READ = (
+    "dask/array/core.py getter > xarray/core/indexing.py ImplicitToExplicitIndexingAdapter.__array__ > "
+    "xarray/core/indexing.py explicit_indexing_adapter > xarray/backends/netCDF4_.py NetCDF4ArrayWrapper._getitem"
+)
+_APPLY = (
+    "dask/dataframe/core.py apply_and_enforce > dask/utils.py methodcaller.__call__ > pandas/core/frame.py DataFrame.apply > "
+    "pandas/core/apply.py FrameApply.apply"
+)
+_OPEN = "me/load.py main > xarray/backends/api.py open_mfdataset"
+_FSSPEC = "fsspec/asyn.py sync_wrapper.<locals>.wrapper > fsspec/asyn.py sync > ~threading.py Event.wait"
+
+#: Recipe, kind of finding, and stacks with their weights.
+SEEN = [
+    _seen("xarray-lock", _LOCK, f"9: {_XARRAY_READ} > dask/utils.py SerializableLock.__enter__", f"1: {_XARRAY_READ}"),
+    _seen("xarray-lock", _LOCK, "5: me/load.py f > xarray/backends/locks.py CombinedLock.__enter__"),
+    _seen(
+        "xarray-compares",
+        "client",
+        f"4: {_OPEN} > xarray/structure/combine.py _nested_combine > xarray/structure/concat.py _dataset_concat > "
+        "xarray/structure/merge.py unique_variable > xarray/core/variable.py Variable.compute > distributed/client.py Client.get",
+        f"3: {_OPEN} > xarray/backends/api.py open_dataset > xarray/backends/netCDF4_.py NetCDF4DataStore.open",
+    ),
+    _seen(
+        "xarray-compares",
+        "idle/parallelism",
+        "2: me/load.py main > xarray/structure/concat.py concat > xarray/structure/concat.py _calc_concat_over > "
+        "dask/base.py DaskMethodsMixin.compute",
+    ),
+    _seen("xarray-opens", "client", f"9: {_OPEN} > xarray/backends/api.py open_dataset", f"4: {_OPEN} > x/y.py z"),
+    _seen(
+        "to-netcdf",
+        _LOCK,
+        "7: dask/array/core.py load_store_chunk > xarray/backends/netCDF4_.py NetCDF4ArrayWrapper.__setitem__ > "
+        "xarray/backends/locks.py CombinedLock.__enter__",
+    ),
+    _seen("store-lock", _LOCK, "7: dask/array/core.py load_store_chunk > dask/utils.py SerializableLock.acquire"),
+    _seen("hdf5-lock", _LOCK, "7: me/load.py read > h5py/_hl/dataset.py Dataset.__getitem__"),
+    _seen("hdf5-lock", _LOCK, "7: me/load.py read > pandas/io/pytables.py HDFStore.select > tables/file.py open_file"),
+    _seen("rasterio-lock", _LOCK, "7: dask/array/core.py getter > rioxarray/_io.py RasterioArrayWrapper._getitem"),
+    _seen(
+        "s3fs-lists",
+        _LOCK,
+        f"7: me/load.py read > fsspec/spec.py AbstractFileSystem.glob > {_FSSPEC}",
+    ),
+    _seen("s3fs-lists", _NETWORK, "7: me/load.py read > s3fs/core.py S3FileSystem._lsdir"),
+    _seen(
+        "zarr", _LOCK, "7: dask/array/core.py getter > zarr/core/array.py Array.__getitem__ > zarr/core/sync.py sync"
+    ),
+    _seen("zarr", _FILE, "7: dask/array/core.py getter > zarr/core.py Array._chunk_getitem > zarr/storage.py get"),
+    _seen(
+        "object-store",
+        _LOCK,
+        "7: me/load.py read > fsspec/spec.py AbstractBufferedFile.read > fsspec/caching.py ReadAheadCache._fetch > "
+        f"s3fs/core.py S3File._fetch_range > {_FSSPEC}",
+    ),
+    _seen("object-store", _LOCK, f"7: me/load.py read > gcsfs/core.py GCSFile._fetch_range > {_FSSPEC}"),
+    _seen(
+        "requests-connects",
+        _NETWORK,
+        "3: me/get.py page > requests/api.py get > urllib3/connectionpool.py HTTPConnectionPool.urlopen > "
+        "urllib3/connection.py HTTPSConnection.connect > urllib3/util/ssl_.py ssl_wrap_socket > ~ssl.py SSLSocket.do_handshake",
+        "7: me/get.py page > requests/api.py get > urllib3/connectionpool.py HTTPConnectionPool._make_request > ~ssl.py read",
+    ),
+    _seen("http", _NETWORK, "7: me/get.py page > requests/sessions.py Session.send > ~socket.py SocketIO.readinto"),
+    _seen("http", _NETWORK, "7: me/get.py page > ~urllib/request.py urlopen > ~http/client.py HTTPResponse.begin"),
+    _seen(
+        "sql-pool",
+        _LOCK,
+        "7: me/db.py rows > sqlalchemy/engine/base.py Engine.connect > sqlalchemy/pool/impl.py QueuePool._do_get > "
+        "sqlalchemy/util/queue.py Queue.get",
+    ),
+    _seen(
+        "sql-connects",
+        _NETWORK,
+        "4: me/db.py rows > sqlalchemy/pool/base.py _ConnectionRecord.__connect > psycopg2/__init__.py connect",
+        "5: me/db.py rows > sqlalchemy/engine/default.py DefaultDialect.do_execute",
+    ),
+    _seen(
+        "sqlite-lock",
+        _LOCK,
+        "7: me/db.py add > sqlalchemy/engine/base.py Connection.execute > sqlalchemy/engine/default.py DefaultDialect.do_execute",
+    ),
+    _seen("sql", _NETWORK, "7: me/db.py rows > sqlalchemy/engine/default.py DefaultDialect.do_execute"),
+    _seen("sql", _NETWORK, "7: dask/dataframe/io/sql.py _read_sql_chunk > pandas/io/sql.py read_sql > pymysql/x.py f"),
+    _seen(
+        "joblib",
+        _LOCK,
+        "7: me/fit.py fit > sklearn/ensemble/_forest.py BaseForest.fit > sklearn/utils/parallel.py Parallel.__call__ > "
+        "joblib/parallel.py Parallel.__call__ > joblib/parallel.py Parallel._retrieve",
+    ),
+    _seen("processes", _LOCK, "7: me/blur.py blur > ~multiprocessing/pool.py Pool.map > ~threading.py Event.wait"),
+    _seen("processes", _CHILD, "7: me/blur.py blur > dask/multiprocessing.py get > ~concurrent/futures/process.py f"),
+    _seen("pools", _CHILD, "7: me/blur.py blur > ~concurrent/futures/_base.py Future.result"),
+    _seen(
+        "nested-compute",
+        _LOCK,
+        "7: me/nest.py total > dask/base.py DaskMethodsMixin.compute > dask/base.py compute > distributed/client.py Client.get",
+    ),
+    _seen("nested-compute", _CLUSTER, "7: me/nest.py total > dask/base.py compute > distributed/client.py Client.get"),
+    _seen(
+        "nested-compute",
+        _LOCK,
+        "7: me/nest.py total > dask/base.py compute > dask/threaded.py get > dask/local.py get_async > ~queue.py Queue.get",
+    ),
+    _seen(
+        "imports",
+        _GIL,
+        "7: me/fit.py fit > <frozen importlib._bootstrap> _find_and_load > sklearn/__init__.py <module>",
+    ),
+    _seen(
+        "models",
+        _SCHEDULER,
+        "3: distributed/protocol/pickle.py dumps > sklearn/base.py BaseEstimator.__getstate__",
+        "7: distributed/protocol/pickle.py dumps",
+    ),
+    _seen("models", _SCHEDULER, "7: distributed/protocol/pickle.py loads > torch/storage.py _load_from_bytes"),
+    _seen(
+        "logging",
+        _LOCK,
+        "7: me/etl.py f > ~logging/__init__.py Logger.info > ~logging/__init__.py Logger._log > ~logging/__init__.py Handler.acquire",
+    ),
+    _seen("printing", _LOCK, "7: me/etl.py f > distributed/worker.py print"),
+    _seen("printing", _LOCK, "7: me/etl.py f > tqdm/std.py tqdm.update > tqdm/std.py TqdmDefaultWriteLock.acquire"),
+    _seen(
+        "pandas-rows",
+        _GIL,
+        f"4: {_APPLY}_standard > pandas/core/apply.py FrameApply.apply_series_generator > me/bmi.py body_mass_index > "
+        "pandas/core/series.py Series.__getitem__",
+        f"3: {_APPLY}_standard > pandas/core/apply.py FrameApply.apply_series_generator > "
+        "pandas/core/apply.py FrameColumnApply.series_generator > pandas/core/internals/managers.py SingleBlockManager.set_values",
+    ),
+    _seen("pandas-iterrows", _GIL, "4: me/a.py f > pandas/core/frame.py DataFrame.iterrows", "6: me/a.py f"),
+    _seen(
+        "groupby-apply",
+        _GIL,
+        "7: dask/dataframe/dask_expr/_groupby.py _groupby_slice_apply > pandas/core/groupby/groupby.py GroupBy.apply > "
+        "pandas/core/groupby/ops.py BaseGrouper.apply_groupwise > me/a.py ratio",
+    ),
+    _seen("groupby-apply", _GIL, "7: pandas/core/groupby/ops.py BaseGrouper._aggregate_series_pure_python > me/a.py f"),
+    _seen(
+        "pandas-values", _GIL, "7: pandas/core/series.py Series.map > pandas/core/algorithms.py map_array > me/a.py f"
+    ),
+    _seen(
+        "pandas-text",
+        _GIL,
+        "7: me/a.py f > pandas/core/strings/accessor.py StringMethods.upper > "
+        "pandas/core/strings/object_array.py ObjectStringArrayMixin._str_map",
+    ),
+    _seen("pandas-dates", _GIL, "7: pandas/core/tools/datetimes.py to_datetime > dateutil/parser/_parser.py parse"),
+    _seen(
+        "csv-python",
+        _GIL,
+        "7: pandas/io/parsers/readers.py read_csv > pandas/io/parsers/python_parser.py PythonParser.read",
+    ),
+    _seen("numpy-vectorize", _GIL, "7: me/a.py f > numpy/lib/_function_base_impl.py vectorize.__call__ > me/a.py g"),
+    _seen("numpy-vectorize", _GIL, "7: me/a.py f > numpy/lib/_shape_base_impl.py apply_along_axis > me/a.py <lambda>"),
+    _seen("bags", _GIL, "7: dask/bag/core.py reify > me/words.py count"),
+    _seen("deepcopy", _GIL, "7: me/a.py f > ~copy.py deepcopy > ~copy.py _deepcopy_dict > ~copy.py deepcopy"),
+    _seen("np-load", _FILE, "7: me/a.py f > numpy/lib/_npyio_impl.py load > numpy/lib/_format_impl.py read_array"),
+    _seen(
+        "parquet-metadata",
+        "client",
+        "7: me/a.py f > dask/dataframe/dask_expr/io/parquet.py ReadParquetPyarrowFS._dataset_info > pyarrow/dataset.py dataset",
+    ),
+    _seen(
+        "set-index",
+        "client",
+        "7: me/a.py f > dask/dataframe/dask_expr/_collection.py DataFrame.set_index > "
+        "dask/dataframe/dask_expr/_shuffle.py _calculate_divisions > dask/base.py compute > distributed/client.py Client.get",
+    ),
+    _seen(
+        "repartition-size",
+        "client",
+        "7: me/a.py f > dask/dataframe/dask_expr/_collection.py FrameBase.compute > dask/_expr.py Expr.optimize > "
+        + 20 * "dask/_expr.py Expr.lower_once > "
+        + "dask/dataframe/dask_expr/_repartition.py RepartitionSize._lower > dask/base.py compute",
+    ),
+    _seen(
+        "models",
+        "client",
+        "7: me/a.py f > distributed/client.py Client.submit > distributed/protocol/pickle.py dumps > torch/storage.py f",
+    ),
+    _seen(
+        "from-delayed",
+        "client",
+        "7: me/a.py f > dask/dataframe/dask_expr/io/_delayed.py from_delayed > dask/base.py compute",
+    ),
+    _seen(
+        "len-of-frame",
+        "client",
+        "7: me/a.py f > dask/dataframe/dask_expr/_collection.py FrameBase.__len__ > dask/base.py f",
+    ),
+    _seen(
+        "tokenize",
+        "client",
+        "7: me/a.py f > dask/array/core.py from_array > dask/tokenize.py register_numpy.<locals>.normalize_array",
+    ),
+]
+
+#: Kind of finding, and stacks that look like those of a recipe, and are healthy, or something else.
+HEALTHY = [
+    (_GIL, _stacks("9: me/a.py f > pandas/core/frame.py DataFrame.merge > pandas/core/reshape/merge.py merge")),
+    # apply by column calls a function for each of a few columns
+    (
+        _GIL,
+        _stacks(
+            f"9: {_APPLY}_standard > pandas/core/apply.py FrameApply.apply_series_generator > me/a.py f > "
+            "pandas/core/series.py Series.sort_values",
+            f"1: {_APPLY}_standard > pandas/core/apply.py FrameRowApply.series_generator",
+        ),
+    ),
+    (_GIL, _stacks("9: me/a.py f > pandas/core/groupby/groupby.py GroupBy.mean > pandas/core/groupby/ops.py f")),
+    # text in Arrow, for which pandas falls back on objects in some methods
+    (
+        _GIL,
+        _stacks(
+            "9: me/a.py f > pandas/core/strings/accessor.py StringMethods.upper > "
+            "pandas/core/arrays/string_arrow.py ArrowStringArray._str_upper > pandas/core/strings/object_array.py f"
+        ),
+    ),
+    # map() with a dict or a Series calls no function
+    (_GIL, _stacks("9: me/a.py f > pandas/core/series.py Series.map > pandas/core/algorithms.py map_array")),
+    (_GIL, _stacks("9: me/a.py f > pandas/io/parsers/c_parser_wrapper.py CParserWrapper.read")),
+    (_GIL, _stacks("9: me/a.py f > me/a.py g")),
+    # joblib that does one after the other
+    (
+        _LOCK,
+        _stacks(
+            "9: joblib/parallel.py Parallel.__call__ > joblib/parallel.py Parallel._get_sequential_output > me/a.py f"
+        ),
+    ),
+    # a lock within what a task computes itself
+    (
+        _LOCK,
+        _stacks("9: me/a.py f > dask/base.py compute > dask/local.py get_sync > dask/local.py get_async > me/a.py g"),
+    ),
+    # a lock of the user's, and of Dask's own shuffle
+    (_LOCK, _stacks("9: me/a.py f > ~threading.py Condition.wait")),
+    (_LOCK, _stacks("9: distributed/shuffle/_core.py ShuffleRun.add_partition")),
+    # other programs that tasks start, and what waits for a core in any library
+    (_CHILD, _stacks("9: me/a.py f > ~subprocess.py Popen.wait")),
+    ("thread-noncpu/core", _stacks("9: me/a.py f > requests/sessions.py Session.send")),
+    ("thread-noncpu/core", _stacks(f"9: {_XARRAY_READ}")),
+    # files that are mapped, read in pieces, or small
+    (_FILE, _stacks("9: me/a.py f > numpy/_core/memmap.py memmap.__new__")),
+    (_FILE, _stacks("9: me/a.py f > pyarrow/parquet/core.py ParquetFile.read_row_group")),
+    # the client that computes, waits and builds as it should
+    ("client", _stacks("9: me/a.py f > dask/base.py compute > distributed/client.py Client.get")),
+    ("client", _stacks("9: me/a.py f > dask/dataframe/dask_expr/_collection.py DataFrame.set_index")),
+    ("client", _stacks("9: me/a.py f > xarray/backends/zarr.py open_zarr")),
+    # an expression of a dataframe has many small parts that are hashed, and meta= is given
+    ("client", _stacks("9: dask/_expr.py Expr.deterministic_token > dask/tokenize.py tokenize")),
+    (
+        "client",
+        _stacks(
+            "9: me/a.py f > dask/dataframe/dask_expr/io/_delayed.py from_delayed > dask/_collections.py new_collection"
+        ),
+    ),
+    # a loop that adds to delayed objects hashes small things
+    (
+        "client",
+        _stacks("9: me/a.py f > dask/delayed.py Delayed.f > dask/tokenize.py _normalize_seq_func"),
+    ),
+    # a pool that opens a connection
+    (
+        _LOCK,
+        _stacks(
+            "9: me/db.py f > sqlalchemy/pool/impl.py QueuePool._do_get > sqlalchemy/pool/base.py Pool._create_connection"
+        ),
+    ),
+    (_SCHEDULER, _stacks("9: distributed/protocol/pickle.py dumps", "1: sklearn/base.py clone")),
+    (_SCHEDULER, _stacks("9: distributed/scheduler.py Scheduler.update_graph")),
+]

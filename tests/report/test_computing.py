@@ -1,0 +1,110 @@
+"""Useful time that a recipe would spare."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from dask_efficiency import EfficiencyReport
+from dask_efficiency.accounts.lines import NATIVE, PYTHON, UNDER_GIL
+from dask_efficiency.report.findings import find, headline, leading
+from dask_efficiency.report.values import GilHolder, ProfileRow
+from tests.report.recipe_stacks import SEEN, stack_of
+from tests.report.samples import causes, report_of, seconds
+
+ROWS = next([*stacks] for name, _, stacks in SEEN if name == "pandas-rows")
+SVD = stack_of("me/fit.py fit", "numpy/linalg/_linalg.py svd")
+
+
+def by_row(
+    *, cpu: float = 30.0, gil: float = 6.0, sleep: float = 0.0, how: str = PYTHON, other: float = 0.0, **fields: Any
+) -> EfficiencyReport:
+    """Four threads for 10 s, of which ``apply`` computes by row, and waits for the GIL at the same lines."""
+    idle = 40.0 - cpu - gil - sleep - other
+    whole = {"thread_cpu": cpu, "thread_noncpu": gil + sleep}
+    waits = causes(**{"thread-noncpu/gil": gil, "thread-noncpu/sleep": sleep})
+    rows = [
+        *(ProfileRow("thread-cpu", how, "apply", stack, 5) for stack in ROWS),
+        *(ProfileRow("thread-noncpu", "gil", "apply", stack, 5) for stack in ROWS),
+        ProfileRow("thread-cpu", NATIVE, "fit", SVD, 5),
+    ]
+    given: dict[str, Any] = {
+        "by_worker": {"w0": seconds(**whole | {"thread_cpu": cpu + other}, idle=idle)},
+        "by_prefix": {"apply": seconds(**whole), "fit": seconds(thread_cpu=other)},
+        "causes_by_worker": {"w0": waits | causes(**{"idle/parallelism": idle})},
+        "causes_by_prefix": {"apply": waits},
+        "nthreads": {"w0": 4},
+        "cores": 4.0,
+        "cluster_seconds": 10.0,
+        "window_seconds": 10.0,
+        "profile": tuple(rows),
+        "gil_holders": tuple(GilHolder("apply", "apply", stack, 5) for stack in ROWS),
+    }
+    return report_of(**(given | fields))
+
+
+def test_python_by_row_that_computes_for_most_of_the_time_is_the_first_finding_with_its_line_and_no_promise() -> None:
+    report = by_row()
+    first, *others = find(report)
+    assert str(first) == (
+        "Python by row, in DataFrame.apply(axis=1). 90 % of all thread time: `body_mass_index`, bmi.py:1\n"
+        "Write it for whole columns, such as df.a / df.b ** 2: that needs no Python by row, and no GIL."
+    )
+    assert (first.saves_seconds, first.lost_seconds, first.page) == (None, 0.0, "docs/recipes.md#pandas-rows")
+    assert first.evidence == {
+        "share_of_thread_time": pytest.approx(0.9),
+        "share_under_gil": 1.0,
+        "wall_clock_seconds": pytest.approx(9.0),
+    }
+    # the wait for the GIL has the same cure, and is part of it
+    assert "thread-noncpu/gil" not in {one.kind for one in others}
+    assert leading(report)[0] == first
+    assert headline(report) == "10.0 s, 75 % efficient (1 worker x 4 threads)"
+
+
+def test_it_is_no_finding_where_it_is_little_of_the_time_or_computes_outside_of_the_gil() -> None:
+    assert "computing" in {one.kind for one in find(by_row(cpu=12.0, gil=1.0))}
+    for report in (
+        by_row(cpu=10.0, gil=1.0),
+        by_row(how=NATIVE),
+        by_row(profile=()),
+        by_row(cpu=4.0, gil=0.0, other=30.0),
+    ):
+        assert "computing" not in {one.kind for one in find(report)}
+    assert "computing" in {one.kind for one in find(by_row(how=UNDER_GIL))}
+
+
+def test_a_loss_that_is_likely_to_save_more_goes_before_it() -> None:
+    report = by_row(cpu=13.0, gil=1.0, sleep=24.0)
+    assert [one.kind for one in find(report)][:2] == ["thread-noncpu/sleep", "computing"]
+
+
+def test_where_no_line_of_the_users_is_seen_the_line_that_sent_the_tasks_stands() -> None:
+    bare = tuple(frame for frame in ROWS[1] if "/home/me" not in frame.file)
+    rows = (ProfileRow("thread-cpu", PYTHON, "apply", bare, 5),)
+    report = by_row(profile=rows, computed_by={"apply": "`df.apply(f, axis=1).mean().compute()` in bmi.py:40"})
+    (one,) = (one for one in find(report) if one.kind == "computing")
+    assert one.where.endswith("of all thread time: `df.apply(f, axis=1).mean().compute()` in bmi.py:40")
+
+
+def test_what_waits_for_a_core_because_of_other_processes_is_neither_the_codes_nor_the_runs() -> None:
+    """Two cores, of which others use all but 15 %: that is the first fault, and the rows have a part of the rest."""
+    waits = causes(**{"thread-noncpu/core": 30.0})
+    given: dict[str, Any] = {
+        "by_worker": {"w0": seconds(thread_cpu=3.0, thread_noncpu=30.0, idle=7.0)},
+        "by_prefix": {"apply": seconds(thread_cpu=3.0, thread_noncpu=30.0)},
+        "causes_by_worker": {"w0": waits | causes(**{"idle/parallelism": 7.0})},
+        "causes_by_prefix": {"apply": waits},
+        "gil_holders": (),
+        "cores": 2.0,
+        "others_share": 0.85,
+    }
+    ways = ("thread-cpu", PYTHON), ("thread-noncpu", "core")
+    rows = tuple(ProfileRow(*way, "apply", stack, 5) for way in ways for stack in ROWS)
+    alone, *others = find(by_row(profile=rows, **given | {"others_share": 0.0}))
+    assert (alone.kind, alone.where[:24]) == ("computing", "82 % of all thread time:")
+    core, *others = find(by_row(profile=rows, **given))
+    assert (core.kind, core.saves_seconds) == ("thread-noncpu/core", pytest.approx(30.0 / 4 - 3.0 * 0.65 / 4))
+    (one,) = (one for one in others if one.kind == "computing")
+    assert one.where.startswith("41 % of all thread time but what other processes took: `body_mass_index`, bmi.py:1")
