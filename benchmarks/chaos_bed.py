@@ -44,16 +44,17 @@ PATIENCE_SECONDS = 180
 #: Tries of one piece of work, which may fail when a disk is full or a scheduler is gone.
 MAX_TRIES = 20
 
-#: Frames that only pass a call on to Dask, in a traceback or the representation of one; and any frame of ours.
+#: Frames of ours that only pass a call on to Dask, as another frame follows; and any frame of ours.
 _PASSED_ON = re.compile(
-    r'/dask_efficiency/[^"\n]*", line \d+, in \w+(?:\n|\\n) +return (?:await )?[^\n]*?\(\*args, \*\*kwargs\)'
+    r'/dask_efficiency/[^"\n]*", line \d+, in (?:\w+\n +return (?:await )?[^\n]*?\(\*args, \*\*kwargs\)'
+    r'|(?:timed|counted)\w*\n(?: {4}[^\n]*\n)*(?= *File "))'
 )
 _OURS = re.compile(r"/dask_efficiency/(?!plugin/scheduler/loop_meter)")
 
 
 def is_ours(text: str) -> bool:
     """True if what is logged, or a traceback, is a failure of ours, and not one of Dask that passes through."""
-    return _OURS.search(_PASSED_ON.sub("", text)) is not None
+    return _OURS.search(_PASSED_ON.sub("", text.replace("\\n", "\n"))) is not None
 
 
 def eventually(condition: Callable[[], Any], what: str) -> Any:

@@ -27,8 +27,8 @@ def test_a_seed_brings_the_same_events_and_draws_again_and_all_before_any_comes_
 
 
 def test_a_failure_of_dask_that_passes_through_what_times_it_is_not_ours():
-    def frame(path: str, line: str) -> str:
-        return f'  File "/site-packages/{path}", line 7, in handle\n    {line}\n           ^^^^^^\n'
+    def frame(path: str, line: str, function: str = "handle") -> str:
+        return f'  File "/site-packages/{path}", line 7, in {function}\n    {line}\n           ^^^^^^\n'
 
     passed_on = frame("dask_efficiency/plugin/worker/fine_metrics.py", "return await handler(*args, **kwargs)")
     upstream = frame("distributed/shuffle/_core.py", "raise self._exception")
@@ -38,4 +38,12 @@ def test_a_failure_of_dask_that_passes_through_what_times_it_is_not_ours():
     own = frame("dask_efficiency/plugin/patches.py", "return handler(key)")
     assert is_ours(passed_on + own)
     assert is_ours(repr(passed_on + own))
+    read = frame("dask_efficiency/plugin/messages.py", "found = read(stream, buf)", "timed")
+    reset = (
+        "ConnectionResetError: [Errno 104] Connection reset by peer\n\nThe above exception was the direct cause of:\n\n"
+    )
+    assert not is_ours(read + frame("tornado/iostream.py", "return self.socket.recv_into(buf, len(buf))") + reset)
+    assert not is_ours(repr(read + frame("tornado/iostream.py", "return self.socket.recv_into(buf, len(buf))") + reset))
+    assert is_ours(read + reset + "Traceback (most recent call last):\n" + upstream)
+    assert is_ours(read + own)
     assert is_ours("WARNING - a warning of /site-packages/dask_efficiency/plugin/patches.py")

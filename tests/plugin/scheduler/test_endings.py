@@ -109,7 +109,8 @@ def follow(x: float) -> float:
 @pytest.mark.cluster
 def test_a_task_that_failed_is_named_and_those_that_waited_for_it_are_not(client: Client) -> None:
     with pytest.raises(ZeroDivisionError), efficiency_report(client) as report:
-        client.gather(client.map(follow, client.map(divide, range(3), pure=False), pure=False))
+        client.gather(client.map(follow, divided := client.map(divide, range(3), pure=False), pure=False))
+    wait(divided)  # one that fails later would be of the next report
     assert report.ended_by == "ZeroDivisionError: division by zero"
     assert {(one.prefix, one.error) for one in report.failures} == {("divide", "ZeroDivisionError('division by zero')")}
     assert report.first_screen.findings[0][0].startswith("Tasks failed. ZeroDivisionError('division by zero') in ")
