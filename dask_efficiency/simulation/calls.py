@@ -13,13 +13,13 @@ from pathlib import PurePath
 from dask_efficiency.runs.replay.changes import changes
 from dask_efficiency.runs.trace.run_trace import RunTrace
 from dask_efficiency.show.progress import progress, until_stopped
-from dask_efficiency.simulation.engine.launch import simulate_jobs
+from dask_efficiency.simulation.engine.launch import SimulationError, simulate_jobs
 from dask_efficiency.simulation.engine.settings import simulated_settings
 from dask_efficiency.simulation.model.cluster import ClusterSpec
 from dask_efficiency.simulation.model.ensemble import Ensemble, SeededJob, SimulationJob, Simulator, Wanted, check_seeds
 from dask_efficiency.simulation.model.ladder import IdealLadder, ladder, ladder_jobs
 from dask_efficiency.simulation.model.placements import Placement, Placements, ranked
-from dask_efficiency.simulation.model.requirements import check_cluster, check_trace
+from dask_efficiency.simulation.model.requirements import UnplaceableError, check_cluster, check_trace
 from dask_efficiency.simulation.model.result import (
     Prediction,
     SelfReplay,
@@ -28,7 +28,7 @@ from dask_efficiency.simulation.model.result import (
     self_replay_job,
 )
 from dask_efficiency.simulation.model.run_figures import RunFigures
-from dask_efficiency.simulation.model.sweeps import Sweep, parse_sizes
+from dask_efficiency.simulation.model.sweeps import Sweep, parse_memory, parse_memory_limits, parse_sizes
 from dask_efficiency.simulation.model.thread_waits import check_shares
 
 #: The simulator; tests replace it.
@@ -43,6 +43,7 @@ def simulate(
     cluster: ClusterSpec | None = None,
     *,
     workers: int | None = None,
+    memory: int | str | None = None,
     seeds: int | Sequence[int] = 16,
     speed_up: Mapping[str, float] | None = None,
     without: Collection[str] = (),
@@ -63,6 +64,8 @@ def simulate(
         The cluster; by default the recorded one.
     workers
         Number of workers of that cluster; by default its own.
+    memory
+        Memory limit of each worker, in bytes or as a text such as ``"4 GiB"``; by default its own.
     seeds
         Number of simulated runs, or their seeds. The same seed gives the same run.
     speed_up
@@ -104,6 +107,7 @@ def simulate(
     Examples
     --------
     >>> simulate(trace, workers=16)  # doctest: +SKIP
+    >>> simulate(trace, memory="4 GiB")  # doctest: +SKIP
     >>> cluster = ClusterSpec.from_trace(trace)  # doctest: +SKIP
     >>> simulate(trace, cluster.with_workers(16, nthreads=2))  # doctest: +SKIP
     """
@@ -112,6 +116,7 @@ def simulate(
     changed = changes(trace, speed_up or {}, without, ())
     given = _cluster_or_recorded(trace, cluster)
     given = given if workers is None else given.with_workers(workers)
+    given = given if memory is None else given.with_workers(len(given.workers), memory_limit=parse_memory(memory))
     check_shares(trace, gil or {})
     job = SimulationJob(given, frozenset(changed.parts), dict(changed.prefixes) or None, validate, gil or {})
     _check_cluster(trace, given)
@@ -126,22 +131,27 @@ def simulate(
 
 def sweep(
     trace: RunTrace,
-    workers: str | Sequence[int] = (2, 4, 8, 16, 32),
+    workers: str | Sequence[int] | None = None,
     *,
+    memory: str | Sequence[int | str] | None = None,
     cluster: ClusterSpec | None = None,
     nthreads: int | None = None,
     price_per_worker_hour: float | None = None,
     seeds: int | Sequence[int] = SEEDS,
     force: bool = False,
 ) -> Sweep:
-    """Predict a recorded run, and its cost, with other numbers of workers.
+    """Predict a recorded run, and its cost, with other numbers of workers, or with other memory of each.
 
     Parameters
     ----------
     trace, seeds, force
         As of :func:`simulate`.
     workers
-        Numbers of workers, or a text as of ``--sweep``: ``"2..64"``, ``"4,6,12"``.
+        Numbers of workers, or a text as of ``--sweep``: ``"2..64"``, ``"4,6,12"``; by default ``"2..32"``.
+    memory
+        Memory limits of each worker instead, on the cluster's number of workers: in bytes or with units, or a text as
+        of ``--sweep``: ``"2GiB..16GiB"``, ``"3GiB,6GiB"``. Memory that tasks take while they run counts as in the
+        recorded run's median.
     cluster
         Template of the workers and the network; by default the recorded cluster.
     nthreads
@@ -152,30 +162,65 @@ def sweep(
     Returns
     -------
     Sweep
-        It shows itself, with a plot on a page and in a notebook. Ctrl-C ends it early, with the numbers of workers that
-        were simulated; ``not_simulated`` lists the others.
+        It shows itself, with a plot on a page and in a notebook. Ctrl-C ends it early, with the sizes that were
+        simulated; ``not_simulated`` lists the others. ``impossible`` says of sizes why the run does not end with them,
+        such as too little memory.
 
     Raises
     ------
     ValueError
         If a number of workers is less than 1, or the price is below 0; and whatever :func:`simulate` refuses.
+    SimulationError
+        If the run does not end with any of the sizes.
     """
-    chosen, sizes = check_seeds(seeds), parse_sizes(workers)
+    chosen, of_memory = check_seeds(seeds), memory is not None
+    if memory is None:
+        sizes = parse_sizes("2..32" if workers is None else workers)
+    else:
+        _check_only_memory(workers, price_per_worker_hour)
+        sizes = parse_memory_limits(memory)
     if price_per_worker_hour is not None and not 0 <= price_per_worker_hour < math.inf:
         raise ValueError(f"price_per_worker_hour is {price_per_worker_hour!r}; expected 0 or more")
     notes = _check_trace(trace, force=force)
     given = _cluster_or_recorded(trace, cluster)
-    clusters = [given.with_workers(size, nthreads=nthreads) for size in sizes]
-    for resized in clusters:
-        _check_cluster(trace, resized)
-    recorded, jobs = RunFigures.of(trace), [*map(SimulationJob, clusters)]
+    jobs, impossible = {}, dict[int, str]()
+    for size in sizes:
+        asked = (len(given.workers), nthreads, size) if of_memory else (size, nthreads)
+        jobs[size] = SimulationJob(given.with_workers(*asked))
+        try:
+            _check_cluster(trace, jobs[size].cluster)
+        except UnplaceableError as error:
+            if not of_memory or size == sizes[-1]:
+                raise
+            impossible[size] = str(error)
+    left = [size for size in sizes if size not in impossible]
     own = self_replay_job(trace, SimulationJob(given))
-    with _simulated(trace, [own, *(SeededJob(job, chosen) for job in jobs)]) as ensembles:
-        judged = _trust(SelfReplay(recorded, next(ensembles)), force=force)
-        predictions = until_stopped(
-            lambda job: predict(trace, job, next(ensembles), judged, notes), jobs, "numbers of workers"
+    seeded = [SeededJob(jobs[size], chosen, may_stand_still=True) for size in left]
+    with _simulated(trace, [own, *seeded]) as ensembles:
+        judged = _trust(SelfReplay(RunFigures.of(trace), next(ensembles)), force=force)
+
+        def predicted(size: int) -> Prediction | None:
+            runs = next(ensembles)
+            if runs.stands_still:
+                impossible[size] = runs.stands_still
+                return None
+            return predict(trace, jobs[size], runs, judged, notes)
+
+        found = until_stopped(predicted, left, "memory limits" if of_memory else "numbers of workers")
+    predictions = tuple(prediction for prediction in found if prediction is not None)
+    if not predictions:
+        raise SimulationError(impossible[left[0]])
+    return Sweep(predictions, price_per_worker_hour, tuple(left[len(found) :]), of_memory, impossible)
+
+
+def _check_only_memory(workers: object, price: float | None) -> None:
+    """Refuse a sweep of memory and of something else, or with a price that memory would change."""
+    if workers is not None:
+        raise ValueError(
+            "workers and memory are given; expected one, and cluster=cluster.with_workers(n) for the other"
         )
-    return Sweep(tuple(predictions), price_per_worker_hour, sizes[len(predictions) :])
+    if price is not None:
+        raise ValueError("price_per_worker_hour is not for memory, of which a worker's price depends")
 
 
 def place(

@@ -32,14 +32,28 @@ if TYPE_CHECKING:
     from dask_efficiency.simulation.model.cluster import ClusterSpec
 
 
-def sizes(context: click.Context, parameter: click.Parameter, value: str | None) -> tuple[int, ...]:
-    """Parse numbers of workers."""
+def sizes(context: click.Context, parameter: click.Parameter, value: str | None) -> dict[str, tuple[int, ...]]:
+    """Parse numbers of workers, or memory limits, which have units."""
     if value is None:
-        return ()
-    from dask_efficiency.simulation.model.sweeps import parse_sizes
+        return {}
+    from dask_efficiency.simulation.model.sweeps import parse_memory_limits, parse_sizes
 
     try:
-        return parse_sizes(value)
+        if any(map(str.isdecimal, value)) and any(map(str.isalpha, value)):
+            return {"memory": parse_memory_limits(value)}
+        return {"workers": parse_sizes(value)}
+    except ValueError as error:
+        raise click.BadParameter(str(error)) from error
+
+
+def memory(context: click.Context, parameter: click.Parameter, value: str | None) -> int | None:
+    """Parse a memory limit."""
+    if value is None:
+        return None
+    from dask_efficiency.simulation.model.sweeps import parse_memory
+
+    try:
+        return parse_memory(value)
     except ValueError as error:
         raise click.BadParameter(str(error)) from error
 
@@ -89,6 +103,7 @@ def settings(context: click.Context, parameter: click.Parameter, values: tuple[s
 @click.command("simulate")
 @click.option("--workers", type=click.IntRange(min=1), help="Number of workers.")
 @click.option("--threads", type=click.IntRange(min=1), help="Threads of each worker.")
+@click.option("--memory-limit", callback=memory, metavar="SIZE", help="Memory of each worker, such as 4GiB.")
 @click.option("--remove", multiple=True, metavar="WORKER", help="Without this worker.")
 @click.option(
     "--cores",
@@ -99,7 +114,12 @@ def settings(context: click.Context, parameter: click.Parameter, values: tuple[s
 )
 @cluster_option()
 @hostfile_option
-@click.option("--sweep", callback=sizes, metavar="SIZES", help="With each of these numbers of workers, such as 2..64.")
+@click.option(
+    "--sweep",
+    callback=sizes,
+    metavar="SIZES",
+    help="With each of these numbers of workers, such as 2..64, or with each of these memory limits: 2GiB..16GiB.",
+)
 @click.option("--price", type=click.FloatRange(min=0), metavar="NUMBER", help="With --sweep: of a worker's hour.")
 @click.option("--ideal", is_flag=True, help="Value each part of the run, down to infinite workers.")
 @what_if_option
@@ -167,7 +187,13 @@ def _check(asked: dict[str, Any], save: str | None) -> None:
     single = [name for name, value in (given | {"--save": save}).items() if value]
     if several and single:
         raise click.UsageError(f"{single[0]} is not for {several[0]}")
-    changes = [f"--{name}" for name in ("threads", "cores", "remove", "config") if asked[name]]
+    if "memory" in asked["sweep"] and asked["memory_limit"]:
+        raise click.UsageError("--memory-limit is not for --sweep with memory limits")
+    changes = [
+        f"--{name.replace('_', '-')}"
+        for name in ("threads", "memory_limit", "cores", "remove", "config")
+        if asked[name]
+    ]
     own = changes + ["--cluster"] * bool(asked["cluster"])
     if asked["ideal"] and own:
         raise click.UsageError(f"{own[0]} is not for --ideal, which is about the run's own cluster")
@@ -191,7 +217,7 @@ def _answer(trace: RunTrace, asked: dict[str, Any]) -> Any:
     cluster = _cluster(trace, asked)
     if asked["sweep"]:
         common |= {"nthreads": asked["threads"], "price_per_worker_hour": asked["price"]}
-        return predictions.sweep(trace, asked["sweep"], cluster=cluster, **common)
+        return predictions.sweep(trace, cluster=cluster, **asked["sweep"], **common)
     common |= {name: asked[name] for name in ("speed_up", "without", "gil")}
     return predictions.simulate(trace, cluster, **common)
 
@@ -206,8 +232,9 @@ def _cluster(trace: RunTrace, asked: dict[str, Any]) -> ClusterSpec:
         cluster = ClusterSpec.from_file(asked["cluster"], next(iter(asked["hostfile"]), None))
         tell(*cluster.picture().splitlines(), "", err=True)
     cluster = cluster.without_workers(*asked["remove"]).with_config(asked["config"])
-    if asked["workers"] or asked["threads"]:
-        cluster = cluster.with_workers(asked["workers"] or len(cluster.workers), nthreads=asked["threads"])
+    if asked["workers"] or asked["threads"] or asked["memory_limit"]:
+        workers = asked["workers"] or len(cluster.workers)
+        cluster = cluster.with_workers(workers, nthreads=asked["threads"], memory_limit=asked["memory_limit"])
     if given := dict(asked["cores"]):
         if "" in given:
             given = dict.fromkeys((worker.host for worker in cluster.workers), given.pop("")) | given

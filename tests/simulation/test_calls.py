@@ -8,6 +8,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from benchmarks.simulated_traces import tree
@@ -17,6 +18,7 @@ from dask_efficiency.runs.trace.schema import Runs
 from dask_efficiency.show.progress import StoppedWarning
 from dask_efficiency.simulation import IdealLadder, Prediction, SimulationRefusedError, SimulationWarning, Sweep
 from dask_efficiency.simulation.calls import engine as real_engine
+from dask_efficiency.simulation.engine.launch import SimulationError
 from dask_efficiency.simulation.model.ensemble import Ensemble, SeededJob
 from dask_efficiency.simulation.model.requirements import SIMULATED, UnplaceableError
 from dask_efficiency.simulation.model.run_figures import makespan_seconds
@@ -82,6 +84,51 @@ def test_more_workers_are_copies_of_those_of_the_cluster(engine: FakeEngine) -> 
     assert sizes(sweep(recorded(), [8, 2], nthreads=1, seeds=2).predictions) == [2, 8]
     # The own cluster is simulated once.
     assert [(len(job.cluster.workers), job.cluster.nthreads) for job in engine.jobs] == [(4, 8), (2, 2), (8, 8)]
+
+
+def test_memory_is_that_of_each_worker(engine: FakeEngine) -> None:
+    own = ClusterSpec.from_trace(recorded())
+    found = simulate(recorded(), memory="3 GiB", seeds=2)
+    assert found.cluster == own.with_workers(4, memory_limit=3 * 2**30)
+    assert "with 3.0 GiB each" in found.headline
+    engine.jobs.clear()
+    swept = sweep(recorded(), memory="1GiB..4GiB", cluster=own.with_workers(2), seeds=1)
+    assert [(len(one.cluster.workers), swept.size(one) / 2**30) for one in swept.predictions] == [
+        (2, 1),
+        (2, 2),
+        (2, 4),
+    ]
+    assert [job.cluster.workers[0].memory_limit for job in engine.jobs[1:]] == [2**30, 2 * 2**30, 4 * 2**30]
+    assert swept.to_dict()["best_memory_limit"] == swept.size(swept.best)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"workers": [2], "memory": "1GiB"}, "workers and memory are given"),
+        ({"memory": "1GiB", "price_per_worker_hour": 1.0}, "not for memory"),
+        ({"memory": "0"}, "more than 0 bytes"),
+    ],
+)
+def test_a_sweep_of_memory_refuses_what_does_not_fit(arguments: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        sweep(recorded(), **arguments)
+
+
+def test_sizes_with_which_a_run_does_not_end_are_named() -> None:
+    trace = recorded()
+    most = int(np.maximum(trace.tasks.nbytes, 0).max())
+    # A task that needs two such results fits into no worker of less than both.
+    with simulated_by(StandsStill(2)):
+        found = sweep(trace, memory=[most, 2**30, 2**31], seeds=1)
+    assert [found.size(one) for one in found.predictions] == [2**31]
+    assert list(found.impossible) == [most, 2**30]
+    assert "Dask lets such a task fail" in found.impossible[most]
+    assert found.to_dict()["impossible"][str(2**30)] == "it waits"
+    with simulated_by(StandsStill(2)), pytest.raises(SimulationError, match="it waits"):
+        sweep(trace, [2], seeds=1)
+    with pytest.raises(UnplaceableError, match="Dask lets such a task fail"):
+        sweep(trace, memory=[most], seeds=1)
 
 
 def test_a_simulation_that_is_off_warns_and_one_that_is_far_off_is_refused() -> None:
@@ -207,6 +254,18 @@ def test_facts_about_the_recorded_hosts_are_used_for_the_own_cluster_too(engine:
     judge, asked = engine.jobs
     assert judge.cluster == own.with_cores({host: 2})
     assert judge.gil == asked.gil == {trace.prefixes[0]: 1.0}
+
+
+class StandsStill(FakeEngine):
+    """An engine whose job of a number, from 1, stands still."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__()
+        self.number = number
+
+    def __call__(self, trace: Any, jobs: Sequence[SeededJob], **options: Any) -> Generator[Ensemble, None, None]:
+        for number, runs in enumerate(super().__call__(trace, jobs, **options), 1):
+            yield Ensemble({}, stands_still="it waits") if number == self.number else runs
 
 
 class Interrupted(FakeEngine):

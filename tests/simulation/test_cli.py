@@ -96,6 +96,19 @@ def test_a_sweep_is_a_range_of_doublings_or_a_list_with_threads_and_a_price(size
     assert all(row["money"] > 0 for row in rows)
 
 
+def test_memory_limits_are_of_each_worker_and_a_sweep_of_them_has_units(engine: FakeEngine) -> None:
+    assert figures("--memory-limit", "3GiB", "--workers", "2", "--seeds", "1")["memory_limit"] == 3 * 2**30
+    assert [len(job.cluster.workers) for job in engine.jobs] == [4, 2]
+    rows = figures("--sweep", "2GiB..8GiB", "--threads", "1", "--seeds", "1")["clusters"]
+    assert [(row["memory_limit"] >> 30, row["workers"], row["threads"]) for row in rows] == [
+        (2, 4, 4),
+        (4, 4, 4),
+        (8, 4, 4),
+    ]
+    rows = figures("--sweep", "2,4", "--memory-limit", "2 GiB", "--seeds", "1")["clusters"]
+    assert {row["memory_limit"] for row in rows} == {2 * 2**30}
+
+
 def test_a_file_describes_the_cluster_and_hostfiles_are_ranked(engine: FakeEngine) -> None:
     result = run("run.trace", "--cluster", "lab.yaml", "--hostfile", "far.hosts", "--seeds", "2")
     assert result.exit_code == 0
@@ -142,6 +155,13 @@ def test_a_simulation_that_stands_still_takes_one_line() -> None:
         (["run.trace", "--sweep", "8..2"], 2, "'8..2' is not a range"),
         (["run.trace", "--sweep", "2,0"], 2, "'2,0' is not a range"),
         (["run.trace", "--sweep", "many"], 2, "'many' is not a range"),
+        (["run.trace", "--sweep", "4GiB..2GiB"], 2, "'4GiB..2GiB' is not a range of memory limits"),
+        (["run.trace", "--sweep", "2GiB..4Gi B"], 2, "expected a size, such as '16 GB'"),
+        (["run.trace", "--sweep", "2GiB", "--memory-limit", "1GiB"], 2, "--memory-limit is not for --sweep with"),
+        (["run.trace", "--sweep", "2GiB", "--price", "1"], 1, "price_per_worker_hour is not for memory"),
+        (["run.trace", "--memory-limit", "0"], 2, "more than 0 bytes"),
+        (["run.trace", "--memory-limit", "auto"], 2, "expected a size"),
+        (["run.trace", "--ideal", "--memory-limit", "1GiB"], 2, "--memory-limit is not for --ideal"),
         (["run.trace", "--cores", "many"], 2, "'many' is not a number of cores such as 4"),
         (["run.trace", "--cores", "=2"], 2, "'=2' is not a number of cores"),
         (["run.trace", "--cores", "10.0.0.0=0"], 2, "'10.0.0.0=0' is not a number of cores"),

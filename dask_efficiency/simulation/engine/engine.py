@@ -20,9 +20,10 @@ from dask_efficiency.simulation.engine.membership import membership_note
 from dask_efficiency.simulation.engine.settings import simulated_settings
 from dask_efficiency.simulation.engine.workload import Workload
 from dask_efficiency.simulation.model.calibration import Calibration
+from dask_efficiency.simulation.model.disk import Disk
 from dask_efficiency.simulation.model.ensemble import SimulationJob
 from dask_efficiency.simulation.model.events import EventHeap
-from dask_efficiency.simulation.model.requirements import SIMULATED, left_out
+from dask_efficiency.simulation.model.requirements import OVERFULL, SIMULATED, left_out
 from dask_efficiency.simulation.model.units import few_names
 
 #: Nanoseconds without any but periodic events after which a run counts as standing still: far above any recorded wait
@@ -46,6 +47,9 @@ class Engine:
         self.clock = EventHeap(workload.trace.start)
         #: Last instant with any but a periodic event.
         self._moved = self.clock.now
+        #: Known after the run: the memory limit with which no worker would have spilled or paused; and True if some
+        #: worker's memory got so full that a nanny would have ended it.
+        self.memory_needed, self.overfull = 0, False
 
     def run(self, report: Callable[[float], object] = lambda share: None) -> RunTrace:
         """Run to the end, as a recorder would have recorded it.
@@ -98,6 +102,8 @@ class Engine:
 
     def _trace(self, config: Mapping[str, Any]) -> RunTrace:
         cluster, notes = self._cluster, [SIMULATED, *self._notes()]
+        self.memory_needed = max((worker.memory.needed for worker in cluster.ever.values()), default=0)
+        self.overfull = any(worker.overfull for worker in cluster.ever.values())
         rows, recorder = {address: worker.rows for address, worker in cluster.ever.items()}, cluster.recorder
         cluster.forget()
         del cluster, self._cluster
@@ -108,12 +114,15 @@ class Engine:
         """Notes on assumptions, and on what is left out."""
         trace, workers = self._workload.trace, self._cluster.ever.values()
         full = few_names([worker.spec.name for worker in workers if worker.overfull])
+        spills = any(worker.memory.needed > worker.spec.memory_limit > 0 for worker in workers)
+        guessed = spills and self._calibration.disk == Disk() and "spill" not in self._job.without
         threads = max((worker.spec.nthreads for worker in workers), default=0)
         return [
             *(self._calibration.notes if threads > 1 else ()),
             *membership_note(trace, self._job.cluster),
             *left_out(trace),
-            *([f"Memory of {full} gets so full that a nanny would end it: here, it goes on."] if full else []),
+            *([f"{OVERFULL} {full} gets so full that a nanny would end it: here, it goes on."] if full else []),
+            *(["How fast results are spilled is a guess, as the recorded run spilled none."] if guessed else []),
         ]
 
     def _waiting(self) -> str:

@@ -46,6 +46,11 @@ def simulate_jobs(
 
     The same seed gives the same run, to the nanosecond, on any machine. ``report`` gets the number of finished runs.
     After so many ``seconds`` it ends, with the seeds that are done by then.
+
+    Raises
+    ------
+    SimulationError
+        If a process fails, or a run stands still whose job may not.
     """
     until = monotonic() + seconds
     with tempfile.TemporaryDirectory(prefix="dask-efficiency-") as folder:
@@ -57,7 +62,10 @@ def simulate_jobs(
                 while launch.left[number] and (left := until - monotonic()) > 0:
                     launch.wait(min(TICK, left))
                     report(launch.done)
-                yield launch.ensemble(number)
+                runs = launch.ensemble(number)
+                if runs.stands_still and not jobs[number].may_stand_still:
+                    raise SimulationError(runs.stands_still)
+                yield runs
         finally:
             launch.end()
 
@@ -169,7 +177,7 @@ class _Launch:
         self._figures[number][seed] = figures
         self._finished += 1
         self.left[number] -= 1
-        if not self.left[number] and self._jobs[number].wanted is not wanted:
+        if not self.left[number] and self._jobs[number].wanted is not wanted and not self._stands_still(number):
             self._due.appendleft(_Run(number, self._runs(number).nearest, Wanted.TRACE))
             self.left[number] = 1
 
@@ -178,10 +186,18 @@ class _Launch:
         """Number of runs that are done, with the shares of those that are not."""
         return self._finished + sum(process.share for process in self._processes)
 
+    def _stands_still(self, number: int) -> str:
+        reasons = (figures.get("stands_still", "") for figures in self._figures[number].values())
+        return next(filter(None, reasons), "")
+
     def _runs(self, number: int) -> Ensemble:
-        figures = self._figures[number]
+        if why := self._stands_still(number):
+            return Ensemble({}, stands_still=why)
+        done = {seed: self._figures[number][seed] for seed in self._jobs[number].seeds if seed in self._figures[number]}
         return Ensemble(
-            {seed: figures[seed]["makespan_seconds"] for seed in self._jobs[number].seeds if seed in figures}
+            {seed: figures["makespan_seconds"] for seed, figures in done.items()},
+            memory_needed=max((figures["memory_needed"] for figures in done.values()), default=0),
+            overfull=sum(figures["overfull"] for figures in done.values()) / max(len(done), 1),
         )
 
     def ensemble(self, number: int) -> Ensemble:

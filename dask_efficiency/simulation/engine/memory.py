@@ -55,9 +55,11 @@ class WorkerMemory:
     """Results of a worker, in memory and on disk; those of all tasks take at most ``most`` bytes."""
 
     def __init__(self, limit: int, unmanaged: int, disk: Disk | None, *, most: float = float("inf")) -> None:
-        shares = {name: dask.config.get(f"distributed.worker.memory.{name}") for name in _THRESHOLDS}
-        self._above = {name: share * limit if share and limit else float("inf") for name, share in shares.items()}
+        self._shares = {name: dask.config.get(f"distributed.worker.memory.{name}") for name in _THRESHOLDS}
+        self._above = {name: share * limit if share and limit else float("inf") for name, share in self._shares.items()}
         self._unmanaged = unmanaged
+        #: Most bytes of all its results, in memory and on disk.
+        self.peak = 0
         self._files = _Files(disk or Disk())
         self._buffer: zict.Buffer[Any, Result] | None = None
         #: True if memory can get so full that something happens.
@@ -72,6 +74,15 @@ class WorkerMemory:
     def spilled(self) -> int:
         """Bytes on disk."""
         return self._files.nbytes
+
+    @property
+    def needed(self) -> int:
+        """Memory limit with which it would neither have spilled nor paused."""
+        process = self._unmanaged + self.peak
+        peaks = {"target": self.peak, "spill": process, "pause": process}
+        return round(
+            max((nbytes / self._shares[name] for name, nbytes in peaks.items() if self._shares[name]), default=0)
+        )
 
     def process(self, managed: int) -> int:
         """Compute the bytes of the process from those of all its results."""

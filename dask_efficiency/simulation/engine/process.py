@@ -45,7 +45,7 @@ def _simulate(folder: Path, asked: SimpleQueue[Any]) -> None:
     from dask_efficiency.runs.path.scope import Question
     from dask_efficiency.runs.trace.files import load_trace, save_trace
     from dask_efficiency.show.progress import hidden
-    from dask_efficiency.simulation.engine.engine import Engine
+    from dask_efficiency.simulation.engine.engine import Engine, StandsStill
     from dask_efficiency.simulation.engine.launch import trace_file
     from dask_efficiency.simulation.engine.workload import Workload
     from dask_efficiency.simulation.model.calibration import Calibration, calibrate
@@ -69,11 +69,17 @@ def _simulate(folder: Path, asked: SimpleQueue[Any]) -> None:
     gc.disable()
     while True:
         number, seed, wanted = asked.get()
-        simulated = Engine(workload, calibrated(number), jobs[number], seed).run(_Progress())
+        engine = Engine(workload, calibrated(number), jobs[number], seed)
+        try:
+            simulated = engine.run(_Progress())
+        except StandsStill as error:
+            _answer(stands_still=str(error))
+            continue
         if wanted == Wanted.TRACE:
             save_trace(simulated, trace_file(folder, number, seed))
         kinds = CriticalPath.of(simulated, Question()).seconds("kind") if wanted == Wanted.KINDS else {}
-        _answer(makespan_seconds=makespan_seconds(simulated), kinds=kinds)
+        memory = {"memory_needed": engine.memory_needed, "overfull": engine.overfull}
+        _answer(makespan_seconds=makespan_seconds(simulated), kinds=kinds, **memory)
 
 
 class _Progress:

@@ -162,6 +162,7 @@ class VirtualWorker:
             self._clock.at(self.blocked, self.handle, event)
             return 0
         instructions = self.state.handle_stimulus(event)
+        self.memory.peak = max(self.memory.peak, self.state.nbytes)
         wrote, read = self.wait_for_disk()
         if wrote or read:
             self._clock.at(self.blocked, self._follow, instructions)

@@ -68,6 +68,8 @@ class SeededJob:
     job: SimulationJob
     seeds: Sequence[int]
     wanted: Wanted = Wanted.TRACE
+    #: True if its ensemble says that a run stands still, which is an error otherwise.
+    may_stand_still: bool = False
 
     def is_traced_again(self, trace: RunTrace) -> bool:
         """True if the median run is simulated once more, for its trace."""
@@ -98,6 +100,12 @@ class Ensemble:
     trace: RunTrace | None = None
     #: Of that seed: seconds of its critical path by kind; empty if not asked for.
     kinds: Mapping[str, float] = field(default_factory=dict)
+    #: Memory limit with which no worker of any seed would have spilled or paused; 0 if not known.
+    memory_needed: int = 0
+    #: Share of the seeds, in [0, 1], with a worker whose memory got so full that a nanny would have ended it.
+    overfull: float = 0.0
+    #: Reason why runs do not end, if they do not: there is nothing else then.
+    stands_still: str = ""
 
     @property
     def median(self) -> float:

@@ -53,8 +53,8 @@ def data_before(trace: RunTrace) -> list[int]:
 WORK = ("tasks", "runs", "graphs")
 #: Note of a simulated trace.
 SIMULATED = "A simulation: its times are predicted, not recorded."
-#: Beginning of the note of a replay.
-REPLAYED = "A replay:"
+#: Beginnings of the notes of a replay, and of workers that a nanny would have ended.
+REPLAYED, OVERFULL = "A replay:", "Memory of"
 
 
 class SimulationRefusedError(ValueError):

@@ -30,13 +30,16 @@ class RunFigures:
     busy: float
     #: Seconds of its critical path by kind, largest first; their sum is the makespan.
     kinds: Mapping[str, float]
+    #: Smallest memory limit of its workers; 0 if one had none.
+    memory_limit: int = 0
 
     @classmethod
     def of(cls, trace: RunTrace) -> RunFigures:
         """Compute the figures of a trace in which a task ended."""
         makespan, nthreads = makespan_seconds(trace), sum(worker.nthreads for worker in trace.workers)
         kinds = CriticalPath.of(trace, Question()).seconds("kind")
-        return cls(trace.name, makespan, len(trace.workers), nthreads, *thread_shares(trace), kinds)
+        limit = min((worker.memory_limit for worker in trace.workers), default=0)
+        return cls(trace.name, makespan, len(trace.workers), nthreads, *thread_shares(trace), kinds, limit)
 
 
 def makespan_seconds(trace: RunTrace) -> float:

@@ -1,19 +1,21 @@
-"""Sweep: a run on clusters of several sizes, with the best of them."""
+"""Sweep: a run on clusters of several sizes, in workers or in the memory of each, with the best of them."""
 
 from __future__ import annotations
 
 import math
 import re
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import pairwise
 from typing import TYPE_CHECKING, ClassVar
 
+from dask_efficiency.show.figures import format_bytes
 from dask_efficiency.show.shown import Shown
+from dask_efficiency.simulation.model.requirements import OVERFULL
 from dask_efficiency.simulation.model.result import Prediction, SelfReplay
 from dask_efficiency.simulation.model.run_figures import RunFigures
-from dask_efficiency.simulation.model.units import note_not_simulated
+from dask_efficiency.simulation.model.units import few_names, note_not_simulated, parse_nbytes
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -34,11 +36,15 @@ class Sweep(Shown):
     Parameters
     ----------
     predictions
-        In the order of their number of workers; at least one.
+        In the order of their sizes; at least one.
     price_per_worker_hour
         Any currency; None leaves money out.
     not_simulated
-        The other numbers of workers, if Ctrl-C ended it early.
+        The other sizes, if Ctrl-C ended it early.
+    of_memory
+        True if sizes are memory limits, in bytes; otherwise they are numbers of workers.
+    impossible
+        Why the run does not end, by size, where it is so.
     """
 
     _sections_module: ClassVar[str] = "dask_efficiency.simulation.sections.sweep"
@@ -46,6 +52,13 @@ class Sweep(Shown):
     predictions: tuple[Prediction, ...]
     price_per_worker_hour: float | None = None
     not_simulated: tuple[int, ...] = ()
+    of_memory: bool = False
+    impossible: Mapping[int, str] = field(default_factory=dict)
+
+    def size(self, prediction: Prediction) -> int:
+        """Size of a prediction's cluster: number of workers, or memory limit of each."""
+        workers = prediction.cluster.workers
+        return workers[0].memory_limit if self.of_memory else len(workers)
 
     @property
     def recorded(self) -> RunFigures:
@@ -60,36 +73,48 @@ class Sweep(Shown):
     @property
     def notes(self) -> tuple[str, ...]:
         """Caveats of the predictions, a sentence each."""
-        left = note_not_simulated(list(map(str, self.not_simulated)), "numbers of workers")
-        return (*left, *self.predictions[0].notes)
+        named: Callable[[float], str] = format_bytes if self.of_memory else str
+        what = "memory limits" if self.of_memory else "numbers of workers"
+        left = note_not_simulated([named(size) for size in self.not_simulated], what)
+        full = [named(self.size(one)) for one in self.predictions if one.runs.overfull]
+        ended = [f"Memory gets so full that a nanny would end workers, with {few_names(full)}: here, they go on."]
+        impossible = (f"With {named(size)}, the run does not end: {why}" for size, why in self.impossible.items())
+        common = (note for note in self.predictions[0].notes if not note.startswith(OVERFULL))
+        return (*left, *impossible, *(ended if full else ()), *common)
 
     @cached_property
     def best(self) -> Prediction:
         """Prediction with the fewest worker-seconds of those within 10 % of the fastest; the smaller of equal ones.
 
-        Workers cost nothing while they start, and before and after the run.
+        Workers cost nothing while they start, and before and after the run. Of memory limits, it is the smallest with
+        which no nanny would end a worker.
         """
         near = [
             prediction
-            for prediction in self.predictions
+            for prediction in self._lasting
             if prediction.makespan_seconds <= (1 + NEARLY) * self.fastest.makespan_seconds
         ]
-        return min(near, key=worker_seconds)
+        return min(near, key=self.size if self.of_memory else worker_seconds)
 
     @property
     def fastest(self) -> Prediction:
-        """Prediction with the smallest makespan."""
-        return min(self.predictions, key=lambda prediction: prediction.makespan_seconds)
+        """Prediction with the smallest makespan; of memory limits, of those with which no nanny would end a worker."""
+        return min(self._lasting, key=lambda prediction: prediction.makespan_seconds)
+
+    @property
+    def _lasting(self) -> Sequence[Prediction]:
+        lasting = [prediction for prediction in self.predictions if not (self.of_memory and prediction.runs.overfull)]
+        return lasting or self.predictions
 
     @cached_property
     def knee(self) -> Prediction:
         """Last prediction, from the smallest cluster up, for which each doubling saved at least a fifth of the time.
 
-        A step from ``n`` to ``m`` workers counts as ``log2(m / n)`` doublings.
+        A step from ``n`` to ``m`` workers, or bytes, counts as ``log2(m / n)`` doublings.
         """
         reached = self.predictions[0]
         for smaller, larger in pairwise(self.predictions):
-            doublings = math.log2(len(larger.cluster.workers) / len(smaller.cluster.workers))
+            doublings = math.log2(self.size(larger) / self.size(smaller))
             if larger.makespan_seconds > smaller.makespan_seconds * (1 - MIN_SAVED) ** doublings:
                 break
             reached = larger
@@ -115,7 +140,9 @@ class Sweep(Shown):
         DataFrame
             Columns as in :meth:`to_dict`: ``workers``, ``threads`` (of all of them), ``makespan_seconds``, ``speedup``
             (over the recorded run), ``efficiency``, ``busy``, ``others_share`` (shares in [0, 1]), ``worker_seconds``
-            and ``money`` (NaN without a price); and ``low`` and ``high``, the ends of the ``interval`` (seconds).
+            and ``money`` (NaN without a price); ``memory_limit`` of each worker, ``ideal_memory`` (the limit with which
+            none of them would have spilled or paused; bytes), ``overfull`` (share of the simulated runs in which a
+            nanny would have ended a worker); and ``low`` and ``high``, the ends of the ``interval`` (seconds).
         """
         from dask_efficiency.show.columns import as_frame, seconds
 
@@ -143,11 +170,40 @@ def parse_sizes(workers: str | Sequence[int]) -> tuple[int, ...]:
     return tuple(sorted(set(numbers)))
 
 
+def parse_memory_limits(memory: str | Sequence[int | str]) -> tuple[int, ...]:
+    """Sort memory limits in bytes, or parse a list (``"3GiB,6GiB"``) or a range of doublings (``"2GiB..16GiB"``)."""
+    if not isinstance(memory, Sequence) or not memory:
+        raise TypeError(f"memory is {memory!r:.80}; expected memory limits, such as '2GiB..16GiB'")
+    if not isinstance(memory, str):
+        return tuple(sorted({*map(parse_memory, memory)}))
+    first, is_range, last = memory.partition("..")
+    if not is_range:
+        return parse_memory_limits(memory.split(","))
+    smallest, largest = parse_memory(first), parse_memory(last)
+    if smallest > largest:
+        raise ValueError(f"{memory!r:.80} is not a range of memory limits such as 2GiB..16GiB")
+    return tuple(dict.fromkeys(_doublings(smallest, largest)))
+
+
+def parse_memory(memory: int | str) -> int:
+    """Parse a worker's memory limit, in bytes or with a unit."""
+    if isinstance(memory, bool) or not isinstance(memory, int | str):
+        raise TypeError(f"memory is {memory!r:.80}; expected bytes of each worker, or a text such as '4 GiB'")
+    nbytes = parse_nbytes(memory) if isinstance(memory, str) else memory
+    if nbytes < 1:
+        raise ValueError(f"memory is {memory!r:.80}; expected more than 0 bytes for each worker")
+    return nbytes
+
+
+def _doublings(first: int, last: int) -> tuple[int, ...]:
+    return *(first << i for i in range((last // first).bit_length())), last
+
+
 def _parse_range(text: str) -> tuple[int, ...]:
     if ends := re.fullmatch(r"(\d+)\.\.(\d+)", text):
         first, last = map(int, ends.groups())
         if 1 <= first <= last:
-            return *(first << i for i in range((last // first).bit_length())), last
+            return _doublings(first, last)
     elif re.fullmatch(r"\d+(,\d+)*", text) and all(map(int, text.split(","))):
         return tuple(map(int, text.split(",")))
     raise ValueError(

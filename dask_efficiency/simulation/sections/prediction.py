@@ -8,10 +8,11 @@ from typing import Any
 
 from dask_efficiency.runs.sections.by_kind import kind_label
 from dask_efficiency.runs.sections.path import along_the_run, by_host, by_name
-from dask_efficiency.show.columns import TypedColumn, as_records, counts, multiples, nested, seconds, shares
+from dask_efficiency.show.columns import TypedColumn, as_records, counts, multiples, nested, seconds, shares, sizes
 from dask_efficiency.show.document import ChangeBar, Document, Section, Table, section, with_content
 from dask_efficiency.show.figures import (
     Scale,
+    format_bytes,
     format_count,
     format_number,
     format_seconds,
@@ -106,6 +107,8 @@ def _changes(prediction: Prediction) -> list[str]:
     if job.prefixes:
         faster = [f"{name_of(prefix)} {format_number(1 / factor)}x as fast" for prefix, factor in job.prefixes.items()]
         parts.append(f"with {named(faster)}")
+    if (limit := _memory_limit(job.cluster)) and limit != prediction.recorded.memory_limit:
+        parts.append(f"with {format_bytes(limit)} each")
     if job.cluster.network is not None:
         parts.append("over its own network")
     if job.cluster.config:
@@ -180,6 +183,8 @@ def spent(prediction: Prediction) -> Section:
         lines.append(f"Shown is the simulated run nearest to their median: {nearest} {scale.unit}.")
     held, useful = format_share(prediction.busy), format_share(prediction.efficiency)
     lines.append(f"Tasks hold {held} of the thread time, and compute in {useful} of it.")
+    if needed := prediction.runs.memory_needed:
+        lines.append(f"With {format_bytes(needed)} a worker or more, no result would be spilled.")
     return section("What the makespan would be spent on", *drawn, table, *lines)
 
 
@@ -265,8 +270,16 @@ def figures(predictions: Sequence[Prediction]) -> dict[str, TypedColumn]:
         "efficiency": shares(prediction.efficiency for prediction in predictions),
         "busy": shares(prediction.busy for prediction in predictions),
         "others_share": shares(prediction.others_share for prediction in predictions),
+        "memory_limit": sizes((_memory_limit(job.cluster) for job in jobs), dtype="Int64"),
+        "ideal_memory": sizes((prediction.runs.memory_needed or None for prediction in predictions), dtype="Int64"),
+        "overfull": shares(prediction.runs.overfull for prediction in predictions),
         "worker_seconds": seconds(paid, time_scale(max(paid))),
     }
+
+
+def _memory_limit(cluster: ClusterSpec) -> int | None:
+    """Smallest memory limit of a cluster's workers; None if one has no limit."""
+    return min(worker.memory_limit for worker in cluster.workers) or None
 
 
 def intervals(ends: Iterable[tuple[float, float]], scale: Scale) -> TypedColumn:

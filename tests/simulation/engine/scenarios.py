@@ -33,7 +33,8 @@ def run(trace: RunTrace, cluster: ClusterSpec | None = None, **job: Any) -> dict
     # Processes use no memory but for results.
     costs = replace(costs, disk=DISK, unmanaged=np.zeros_like(costs.unmanaged))
     job = SimulationJob(cluster or ClusterSpec.from_trace(trace), validate=True, **job)
-    return facts(Engine(Workload(trace), costs, job, 0).run())
+    engine = Engine(Workload(trace), costs, job, 0)
+    return facts(engine.run()) | {"memory_needed": engine.memory_needed, "overfull": engine.overfull}
 
 
 def facts(trace: RunTrace) -> dict[str, Any]:
@@ -141,6 +142,9 @@ SCENARIOS: dict[str, Callable[[], dict[str, Any]]] = {
     "no lock": lambda: run(EIGHT, resized(EIGHT, 1, nthreads=2), gil={"work": 0.0}),
     "spill": lambda: run(TEN, resized(TEN, 1, memory_limit=50 * MB)),
     "no spill": lambda: run(TEN, resized(TEN, 1, memory_limit=50 * MB), without=frozenset({"spill"})),
+    # Their 100 MB are 0.6 of 167.
+    "enough memory": lambda: run(TEN, resized(TEN, 1, memory_limit=167 * MB)),
+    "four fifths": lambda: run(TEN, resized(TEN, 1, memory_limit=134 * MB)),
     "pause": pause,
     "lost": lambda: run(with_events(SMALL, (60, 0, WorkerChange.LEFT))),
     "retired": lambda: run(with_events(SMALL, (60, 0, WorkerChange.RETIRING), (90, 0, WorkerChange.LEFT))),

@@ -150,3 +150,6 @@ def test_a_run_that_stands_still_names_the_tasks_that_wait(recorded: RunTrace) -
     with pytest.raises(SimulationError, match="stands still") as error:
         simulated(trace)
     assert recorded.keys[task] in str(error.value)
+    (runs,) = simulate_jobs(trace, [SeededJob(own_job(trace), [0], may_stand_still=True)])
+    assert "stands still" in runs.stands_still
+    assert not runs.makespans

@@ -33,9 +33,17 @@ def test_results_that_do_not_fit_are_written_and_read_back_while_the_loop_waits(
     assert without["spill_ms"] == without["unspill_ms"] == 0
 
 
+def test_the_memory_that_a_run_needs_is_that_with_which_nothing_is_spilled(found: dict[str, Any]) -> None:
+    for name in ("spill", "no spill", "enough memory", "four fifths"):
+        assert found[name]["memory_needed"] == pytest.approx(100e6 / 0.6, rel=1e-3)
+        assert not found[name]["overfull"]
+    assert found["enough memory"]["spill_ms"] == 0 < found["four fifths"]["spill_ms"]
+
+
 def test_a_full_worker_pauses_until_others_have_used_its_results(found: dict[str, Any]) -> None:
     assert found["pause"]["changes"][:2] == ["PAUSED", "RESUMED"]
     assert found["pause"]["memory"] == 25
+    assert found["pause"]["overfull"]
     assert any("w0 gets so full" in note for note in found["pause"]["notes"])
 
 

@@ -1,16 +1,22 @@
+from collections.abc import Collection
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from dask_efficiency.simulation.model.sweeps import Sweep, parse_sizes
+from dask_efficiency.simulation.model.sweeps import Sweep, parse_memory_limits, parse_sizes
+
+GIB = 2**30
 
 
-def sweep(seconds: dict[int, float], price: float | None = None) -> Sweep:
-    """One whose predictions have a size and a makespan only."""
+def sweep(seconds: dict[int, float], price: float | None = None, full: Collection[int] = (), **fields: Any) -> Sweep:
+    """One whose predictions have a size and a makespan only; with those in ``full``, a nanny would end workers."""
+    of_memory = fields.get("of_memory", False)
     found: Any = tuple(
         SimpleNamespace(
-            cluster=(cluster := SimpleNamespace(workers=(None,) * workers, nthreads=workers, config={})),
+            cluster=(cluster := SimpleNamespace(workers=workers_of(size, of_memory), nthreads=size, config={})),
+            runs=SimpleNamespace(overfull=float(size in full), memory_needed=3 * GIB),
+            notes=("a caveat",),
             job=SimpleNamespace(cluster=cluster, without=(), prefixes=None),
             makespan_seconds=makespan,
             makespans={0: makespan},
@@ -20,13 +26,73 @@ def sweep(seconds: dict[int, float], price: float | None = None) -> Sweep:
             efficiency=0.5,
             busy=0.6,
         )
-        for workers, makespan in seconds.items()
+        for size, makespan in seconds.items()
     )
-    return Sweep(found, price)
+    return Sweep(found, price, **fields)
+
+
+def workers_of(size: int, of_memory: bool) -> tuple[Any, ...]:
+    return (SimpleNamespace(memory_limit=size if of_memory else 0),) * (4 if of_memory else size)
 
 
 def size(prediction: Any) -> int:
     return len(prediction.cluster.workers)
+
+
+def by_memory(seconds: dict[int, float], full: Collection[int] = (), **fields: Any) -> Sweep:
+    """A sweep of memory limits, in GiB."""
+    sizes = {gib * GIB: makespan for gib, makespan in seconds.items()}
+    return sweep(sizes, full=[gib * GIB for gib in full], of_memory=True, **fields)
+
+
+def test_of_memory_the_smallest_limit_near_the_fastest_is_the_best_unless_workers_would_be_ended() -> None:
+    found = by_memory({1: 9.0, 2: 5.0, 4: 2.6, 8: 2.5})
+    assert [found.size(one) / GIB for one in (found.best, found.fastest, found.knee)] == [4, 8, 4]
+    ended = by_memory({1: 2.4, 2: 2.5, 4: 2.6}, full=[1])
+    assert [ended.size(one) / GIB for one in (ended.best, ended.fastest)] == [2, 2]
+    assert by_memory({1: 2.4}, full=[1]).best.runs.overfull == 1.0
+
+
+def test_the_notes_name_sizes_with_which_a_run_does_not_end_or_workers_would_be_ended() -> None:
+    found = by_memory({1: 2.4, 2: 2.5}, full=[1], impossible={GIB // 2: "all workers are paused"})
+    assert found.notes == (
+        "With 512 MiB, the run does not end: all workers are paused",
+        "Memory gets so full that a nanny would end workers, with 1.0 GiB: here, they go on.",
+        "a caveat",
+    )
+    assert sweep({2: 1.0}, not_simulated=(4,)).notes[0].endswith("not simulated: numbers of workers 4")
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ("2GiB..16GiB", [2, 4, 8, 16]),
+        ("2 GiB..5 GiB", [2, 4, 5]),
+        ("3GiB,1GiB", [1, 3]),
+        ("4GiB", [4]),
+        ([4 * GIB, "1 GiB"], [1, 4]),
+    ],
+)
+def test_memory_limits_are_a_range_of_doublings_or_a_list(given: Any, expected: list[int]) -> None:
+    assert parse_memory_limits(given) == tuple(gib * GIB for gib in expected)
+
+
+@pytest.mark.parametrize(
+    ("given", "error", "message"),
+    [
+        ("4GiB..2GiB", ValueError, "a range"),
+        ("4GiB..", ValueError, "expected a size"),
+        ("", TypeError, "memory is ''"),
+        ([], TypeError, "expected memory limits"),
+        (4 * GIB, TypeError, "expected memory limits"),
+        (["-1 GiB"], ValueError, "expected a size"),
+        (["0"], ValueError, "more than 0 bytes"),
+        ([2.5], TypeError, "memory is 2.5"),
+    ],
+)
+def test_wrong_memory_limits_are_refused(given: Any, error: type[Exception], message: str) -> None:
+    with pytest.raises(error, match=message):
+        parse_memory_limits(given)
 
 
 def test_the_best_is_the_cheapest_of_those_within_10_percent_of_the_fastest() -> None:

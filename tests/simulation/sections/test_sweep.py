@@ -1,7 +1,7 @@
 import pytest
 
 from dask_efficiency.simulation.sections.sweep import curve, headline, knee, page, table
-from tests.simulation.model.test_sweeps import sweep
+from tests.simulation.model.test_sweeps import by_memory, sweep
 from tests.simulation.simulation_samples import swept
 
 
@@ -21,6 +21,23 @@ def test_the_knee_is_the_size_up_to_which_more_workers_are_worth_it() -> None:
     assert knee(sweep({2: 10.0, 4: 9.0})) == "Already beyond 2 workers, twice as many save less than 20 % of the time."
     assert knee(sweep({2: 10.0, 4: 5.0})).startswith("Up to the largest of these clusters, ")
     assert knee(sweep({2: 10.0})) == ""
+
+
+def test_a_sweep_of_memory_says_which_limit_is_enough() -> None:
+    found = by_memory({1: 9.0, 2: 5.0, 4: 2.6, 8: 2.5}, full=[1])
+    assert headline(found) == "4.0 GiB a worker: 2.6 s, within 10 % of the fastest (8.0 GiB a worker, 2.5 s)"
+    assert headline(by_memory({1: 2.5})).endswith("the least of all; none within 10 % of it is smaller")
+    assert knee(found) == "Up to 4.0 GiB a worker, twice as much saves at least 20 % of the time; beyond, less."
+    assert knee(by_memory({1: 9.0, 2: 5.0})).startswith("Up to the largest of these clusters, twice the memory saves")
+    cells = table(found)
+    assert cells.heads[0] == "memory"
+    assert cells.heads[-2:] == ("nothing spills with", "too full")
+    assert [(row[0], *row[-2:]) for row in cells.rows] == [
+        ("1.0 GiB", "3.0 GiB", "100 %"),
+        *((size, "3.0 GiB", "0 %") for size in ("2.0 GiB", "4.0 GiB", "8.0 GiB")),
+    ]
+    point = curve(found).points[0]
+    assert (point.label, point.ideal) == ("1.0 GiB", 2.5)
 
 
 def test_each_cluster_has_a_row_and_the_best_stands_out() -> None:
