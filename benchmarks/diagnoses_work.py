@@ -43,19 +43,19 @@ def wait_for(client: Client, function: Callable[..., Any], *columns: Any, **opti
 # -- what happens in the tasks ---------------------------------------------------------------------
 
 
-def count_letters(words: int) -> int:
-    """String methods on objects: pure Python inside, which holds the GIL."""
+def count_letters(words: int, dtype: str = "object") -> int:
+    """String methods, which on objects are pure Python inside, and hold the GIL."""
     import pandas as pd
 
-    text = pd.Series([f"word {i}" for i in range(words)], dtype=object)
+    text = pd.Series([f"word {i}" for i in range(words)], dtype=dtype)
     return int(text.str.upper().str.replace("W", "v").str.len().sum())
 
 
-def object_strings(scale: float, *, mended: bool = False) -> Ran:
-    """Four threads of one process take turns; mended, each has a process."""
+def object_strings(scale: float, *, mended: bool = False, dtype: str = "object") -> Ran:
+    """Four threads of one process take turns; mended, each has a process, or the text is Arrow's."""
     with cluster(workers=4 if mended else 1, threads=1 if mended else 4) as client:
-        wait_for(client, count_letters, [10] * 4)
-        return measured(client, lambda: wait_for(client, count_letters, [200_000] * number(40, scale)))
+        wait_for(client, count_letters, [10] * 4, dtype=dtype)
+        return measured(client, lambda: wait_for(client, count_letters, [200_000] * number(40, scale), dtype=dtype))
 
 
 def sines(times: int) -> float:

@@ -1,14 +1,16 @@
-"""Computing: useful time that a known cure would spare, such as Python by row."""
+"""Computing: useful time that a cure would spare, such as Python by row."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from dataclasses import replace
 
 from dask_efficiency.accounts.buckets import Bucket
 from dask_efficiency.accounts.lines import NATIVE, Stack, is_the_users, place_of
 from dask_efficiency.report.bounds import without_others
 from dask_efficiency.report.culprits import lost_stacks, senders
+from dask_efficiency.report.kinds import BESIDE, page_of
 from dask_efficiency.report.model import EfficiencyReport
 from dask_efficiency.report.recipes import recipe_for
 from dask_efficiency.report.stacks import exact_stacks, exact_times
@@ -27,47 +29,76 @@ WORTH_COMPUTING = 0.3
 #: Share of what computes in these frames that must be seen under the GIL: on a crowded host, who wants it back is often
 #: taken for one that computes. By judgement.
 UNDER_GIL_AT_LEAST = 0.25
-_GIL = "thread-noncpu/gil"
+GIL = "thread-noncpu/gil"
 
 
 def computing(report: EfficiencyReport) -> tuple[Finding | None, frozenset[str]]:
-    """Finding of what threads computed under the GIL, if there is a recipe for it, and it is much of all thread time.
+    """Finding of what threads computed under the GIL, if that is much of all thread time.
 
-    Also returns the kinds of losses that it explains: the GIL is waited for while that code holds it.
+    It has the recipe for what computes, if there is one; otherwise it is of Python in the user's own functions. Also
+    returns the kinds of losses that it explains: the GIL is waited for while a recipe's code holds it.
 
     Only what was seen under the GIL counts: the same functions of a library may compute outside of it, as where a row's
     function calls NumPy.
     """
-    others = 1e9 * report.mean_threads * (without_others(report) or 0.0)
-    whole = report.thread_seconds * 1e9 - others
     rows = _computed(report)
     of_python = [(stack, ns) for _, how, stack, ns in rows if how != NATIVE]
     prefixes: Counter[str] = Counter()
     for prefix, how, _, ns in rows:
         prefixes[prefix] += ns if how != NATIVE else 0
     recipe = recipe_for(COMPUTING, of_python, prefixes=prefixes, lines=senders(report, prefixes))
-    if recipe is None or whole <= 0:
+    if recipe is None:
+        return _of_rows(report, rows, _is_in_own_code, 0.0), frozenset()
+    waits = [row for row in exact_stacks(report) if row.bucket == Bucket.THREAD_NONCPU and row.cause in _TURNS]
+    whole = {cause: sum(row.ns for row in waits if row.cause == cause) for cause in _TURNS}
+    # What threads wait for a core because of other processes is not this code's.
+    own = {"gil": 1.0, "core": 1.0 - min(1.0, _others_ns(report) / whole["core"]) if whole["core"] else 0.0}
+    waited = sum(own[row.cause] * row.ns for row in waits if recipe.fits(row.stack))
+    found = _of_rows(report, rows, recipe.fits, waited)
+    if found is None:
         return None, frozenset()
-    fitting = [row for row in rows if recipe.fits(row[2])]
+    holders = lost_stacks(report).get(GIL, ())
+    held_by_it = sum(ns for stack, ns in holders if recipe.fits(stack))
+    found = replace(found, title=recipe.title, advice=recipe.advice, page=recipe.page)
+    return found, frozenset({GIL} if 2 * held_by_it > sum(ns for _, ns in holders) else ())
+
+
+def _of_rows(
+    report: EfficiencyReport, rows: list[tuple[str, str, Stack, int]], fits: Callable[[Stack], bool], waited: float
+) -> Finding | None:
+    """Finding of the rows that fit, and of what threads ``waited`` there; None if it is too little."""
+    fitting = [row for row in rows if fits(row[2])]
     computed = sum(ns for *_, ns in fitting)
     held = sum(ns for _, how, _, ns in fitting if how != NATIVE)
-    waits = [row for row in exact_stacks(report) if row.bucket == Bucket.THREAD_NONCPU]
-    by_cause = {cause: sum(row.ns for row in waits if row.cause == cause) for cause in _TURNS}
-    # What threads wait for a core because of other processes is not this code's.
-    own = {"gil": 1.0, "core": 1.0 - min(1.0, others / by_cause["core"]) if by_cause["core"] else 0.0}
-    waited = sum(own[row.cause] * row.ns for row in waits if row.cause in own and recipe.fits(row.stack))
-    share = min((computed + waited) / whole, 1.0)
-    if share < WORTH_COMPUTING or held < UNDER_GIL_AT_LEAST * computed:
-        return None, frozenset()
+    if held < UNDER_GIL_AT_LEAST * computed:
+        return None
     place = _own_line((stack, ns) for _, _, stack, ns in fitting) or _sent_by(report, fitting)
+    return much_of_time(
+        report, COMPUTING, computed + waited, place, share_under_gil=held / computed if computed else 0.0
+    )
+
+
+def much_of_time(report: EfficiencyReport, kind: str, ns: float, place: str, **evidence: float) -> Finding | None:
+    """Finding, without a promise, of what took much of all thread time; None if it did not."""
+    others = _others_ns(report)
+    whole = report.thread_seconds * 1e9 - others
+    share = min(ns / whole, 1.0) if whole > 0 else 0.0
+    if share < WORTH_COMPUTING:
+        return None
     but = " but what other processes took" if others else ""
     where = f"{format_share(share)} of all thread time{but}{f': {place}' if place else ''}"
-    evidence = {"share_of_thread_time": share, "share_under_gil": held / computed}
-    evidence[KNOWN] = share * whole / 1e9 / report.mean_threads
-    found = Finding(COMPUTING, recipe.title, where, advice=recipe.advice, page=recipe.page, evidence=evidence)
-    holders = lost_stacks(report).get(_GIL, ())
-    held_by_it = sum(ns for stack, ns in holders if recipe.fits(stack))
-    return found, frozenset({_GIL} if 2 * held_by_it > sum(ns for _, ns in holders) else ())
+    found = BESIDE[kind]
+    evidence = {"share_of_thread_time": share, **evidence, KNOWN: share * whole / 1e9 / report.mean_threads}
+    return Finding(kind, found.title, where, advice=found.advice, page=page_of(kind), evidence=evidence)
+
+
+def _others_ns(report: EfficiencyReport) -> float:
+    """Thread time that other processes took."""
+    return 1e9 * report.mean_threads * (without_others(report) or 0.0)
+
+
+def _is_in_own_code(stack: Stack) -> bool:
+    return bool(stack) and is_the_users(stack[-1].file)
 
 
 def _computed(report: EfficiencyReport) -> list[tuple[str, str, Stack, int]]:

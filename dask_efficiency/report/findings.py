@@ -9,9 +9,10 @@ from typing import Any
 
 from dask_efficiency.accounts.buckets import HELD, UNKNOWN, Bucket
 from dask_efficiency.accounts.metered import SECONDS
+from dask_efficiency.accounts.waits import CLUSTER, SHUFFLE
 from dask_efficiency.report.blocks import FOR_SCHEDULER, stacks_beside_tasks
-from dask_efficiency.report.bounds import OF_CURE, bounded_saving, kept_promise, largest_saving
-from dask_efficiency.report.computing import COMPUTING, computing
+from dask_efficiency.report.bounds import CORE, OF_CURE, bounded_saving, kept_promise, largest_saving
+from dask_efficiency.report.computing import GIL, computing
 from dask_efficiency.report.conditions import NOTHING_KNOWN, Conditions, conditions_of
 from dask_efficiency.report.culprits import find_culprits, lost_prefixes, lost_stacks, senders
 from dask_efficiency.report.cures import tasks_by_prefix, with_recipe
@@ -19,9 +20,11 @@ from dask_efficiency.report.endings import ENDINGS, ending_clause, endings, foll
 from dask_efficiency.report.gpu import summary
 from dask_efficiency.report.kinds import (
     BESIDE,
+    FOR_CLUSTER,
     OF_SMALL_TASKS,
     OF_WAITING,
     page_of,
+    shares_cores,
     words_of,
 )
 from dask_efficiency.report.lost_time import CauseLoss, largest_loss, losses_worth_finding
@@ -29,6 +32,7 @@ from dask_efficiency.report.messages import EXPLAINS, Told, fetched_text, heavy_
 from dask_efficiency.report.metered import own_labels, spilled_text
 from dask_efficiency.report.model import EfficiencyReport
 from dask_efficiency.report.places import lost_worker, workers_of
+from dask_efficiency.report.shuffling import shuffling
 from dask_efficiency.report.skew import held_up, longest, ran_alone, recorded_tasks
 from dask_efficiency.report.turnover import first_request
 from dask_efficiency.report.values import ALL, BOUNDS, DASK_ACTIVITIES, Culprit, Saved
@@ -99,7 +103,10 @@ def find(report: EfficiencyReport) -> tuple[Finding, ...]:
     least = WORTH_FINDING * report.wall_clock_seconds
     found = [*_losses(report), *_slow_workers(report), *_repeats(report), *_elsewhere(report), *_gpus(report)]
     known, explained = computing(report)
-    found = [*(one for one in found if one.kind not in explained), *([known] if known is not None else ())]
+    if (shuffled := shuffling(report)) is not None:
+        explained |= {FOR_CLUSTER} if conditions_of(report).places.get(CLUSTER) == SHUFFLE else set()
+    found = [one for one in found if one.kind not in explained]
+    found += [one for one in (known, shuffled) if one is not None]
     found = [kept_promise(report, one, least) for one in found]
     worth = [one for one in found if one.saves_seconds is None or one.saves_seconds >= least]
     worth = [one for one in worth if not follows(first, report, one.kind)]
@@ -122,16 +129,18 @@ def leading(report: EfficiencyReport) -> tuple[Finding, ...]:
 
 def _expected_saving(one: Finding) -> float:
     """Expected saving: bounds are discounted, most where they far exceed what is known."""
-    if one.kind == COMPUTING:  # without a promise, and with a cure
-        return BOUND_COUNTS * one.evidence[KNOWN]
-    known = min(one.saves_seconds or 0.0, one.evidence.get(KNOWN, math.inf))
-    return known * (BOUND_COUNTS if one.basis is Basis.BOUNDED else 1.0)
+    known = min(math.inf if one.saves_seconds is None else one.saves_seconds, one.evidence.get(KNOWN, math.inf))
+    if not math.isfinite(known) or OF_CURE in one.evidence:
+        return 0.0
+    return known if one.basis is Basis.REPLAYED else BOUND_COUNTS * known
 
 
 def _ranking(one: Finding) -> tuple[bool, float, bool, float]:
     expected = _expected_saving(one) * (NAMED_COUNTS if one.kind in NAMED else 1.0)
-    # Of findings without a saving, those come last of which it is known that their cure saves nothing.
-    return one.saves_seconds is None and one.kind != COMPUTING, -expected, OF_CURE in one.evidence, -one.lost_seconds
+    # What takes much of the time counts without a promise; of other findings without a saving, those come last of which
+    # it is known that their cure saves nothing.
+    unknown = one.saves_seconds is None and (KNOWN not in one.evidence or OF_CURE in one.evidence)
+    return unknown, -expected, OF_CURE in one.evidence, -one.lost_seconds
 
 
 def headline(report: EfficiencyReport) -> str:
@@ -230,7 +239,7 @@ def _cluster_size(report: EfficiencyReport) -> str:
 
 def _losses(report: EfficiencyReport) -> list[Finding]:
     worth, facts = losses_worth_finding(report), conditions_of(report)
-    told, worth = told_by_loads(report, facts.waited_for, worth)
+    told, worth = told_by_loads(report, facts.waited_for, worth, loops_held_gil=facts.gil_of_loops > MOST)
     culprits = find_culprits(report) if worth else ()
     of_small = OF_SMALL_TASKS if facts.small_tasks else ()
     if facts.no_scheduling:
@@ -259,7 +268,8 @@ def _losses(report: EfficiencyReport) -> list[Finding]:
         (line, n), *_ = lines.most_common(1) or [("", 0)]
         where = f"computed by {sentence(line)}" if line and n > MOST * lines.total() else ""
         of_all = _beside("small-tasks", facts, where=where, lost_seconds=lost, evidence=evidence)
-        of_all = with_recipe(report, of_all, prefixes=counts)
+        built = [(row.stack, row.ns) for row in report.client if row.activity == "build"]
+        of_all = with_recipe(report, of_all, built, counts)
         found.append(_bounded(of_all, min(lost / report.mean_threads, largest_saving(report))))
     return found
 
@@ -315,6 +325,9 @@ def loss_finding(
         return found
     if kind == Bucket.UNMEASURED:  # what these threads did may have been useful
         return found
+    if shares_cores(facts) and (kind == CORE or (kind == GIL and facts.short_of_cores)):
+        # Others compute on these cores meanwhile: fewer threads save none of it.
+        return replace(found, evidence={**found.evidence, KNOWN: bounded_saving(report, kind, lost)})
     if kind == "idle/parallelism" and facts.chained:  # the chain may be impossible to break up
         return found
     if kind in report.savings and not facts.in_vain(kind):

@@ -63,6 +63,11 @@ class FindingKind:
         return words.format(**facts.words())
 
 
+def shares_cores(facts: Conditions) -> bool:
+    """True if threads wait for cores as they share these with one another: each core is busy with one of them."""
+    return facts.threads > facts.cores and facts.others < OTHERS and not facts.in_libraries
+
+
 #: Conditions of cures by name.
 _CONDITIONS: Mapping[str, Callable[[Conditions], bool]] = {
     "for-gpus": lambda facts: facts.gpu_waiting > MOST,
@@ -118,7 +123,7 @@ _CONDITIONS: Mapping[str, Callable[[Conditions], bool]] = {
     "children-known": lambda facts: facts.children_seconds > 0,
     "for-libraries": lambda facts: facts.for_libraries,
     "in-libraries": lambda facts: facts.in_libraries,
-    "many-threads": lambda facts: facts.threads > facts.cores,
+    "many-threads": lambda facts: shares_cores(facts),
     "gil-taken": lambda facts: facts.gil_taken,
     "crowded-loops": lambda facts: facts.loops_starved and facts.others >= OTHERS,
     "loops-starved": lambda facts: facts.loops_starved,
@@ -170,7 +175,7 @@ thread-noncpu/gil: Waiting for the GIL
 thread-noncpu/core: Waiting for a core
     others: Find them: other processes use {others} of these cores.
     in-libraries: Give libraries' threads less to do, such as fewer columns or row groups to read, or use more cores.
-    many-threads: Use fewer threads, or more cores: {threads} threads share {cores} cores.
+    many-threads: Use more cores: {threads} threads share {cores} cores. Fewer threads are no slower.
     Set OMP_NUM_THREADS=1 for libraries' own threads, use fewer threads, or more cores.
 thread-noncpu/throttled: Waiting for the container's CPU limit
     Raise the container's CPU limit, or use fewer threads: other cores of the node do not help.
@@ -364,8 +369,10 @@ client: No work on the cluster
     See what the client does between its calls to Dask.
 seceded: Only tasks that had seceded ran
     Let them compute before secede(), or after rejoin(): in between they hold no thread, and are in no sum.
-computing: Computing, in a way that costs much
-    See what these lines compute: the recipe for them has a cure.
+computing: Computing in Python, step by step
+    Use functions of whole arrays or columns, or compile it by numba: Python steps hold the GIL.
+shuffling: Shuffling rows between workers
+    Shuffle fewer columns, filter before, or merge with one partition: a small table needs no shuffle.
 gpu-idle: GPUs idle
     See what tasks do between their kernels, and give GPUs more work at a time.
 """)

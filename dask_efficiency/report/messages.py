@@ -139,8 +139,9 @@ def _add(load: Load, row: MeteredRow, kind: str, *, is_sent: bool) -> None:
         setattr(load, name, getattr(load, name) + row.value)
 
 
-#: Losses that are explained by what travels, by the kind of its finding.
+#: Losses that are explained by what travels, by the kind of its finding; so is the GIL if event loops held it.
 _WAITING = ("idle/scheduler", "idle/round-trips", "idle/unknown", "idle")
+_GIL = "thread-noncpu/gil"
 _OF_LOOPS = ("overhead", "overhead/unknown", "overhead/hand-over", "overhead/event-loop")
 EXPLAINS: Mapping[str, tuple[str, ...]] = {
     "heavy-tasks": (*_WAITING, *_OF_LOOPS, "idle/graph", "idle/parallelism"),
@@ -200,18 +201,19 @@ class Told(NamedTuple):
 
 
 def told_by_loads(
-    report: EfficiencyReport, waited_for: str, worth: Sequence[CauseLoss]
+    report: EfficiencyReport, waited_for: str, worth: Sequence[CauseLoss], *, loops_held_gil: bool
 ) -> tuple[list[Told], list[CauseLoss]]:
     """Loads that are worth a finding, and the losses that they do not explain.
 
     A load explains losses if its event loop was busy with it for most of that time; too few tasks at a time only if
-    all ``waited_for`` the task in question.
+    all ``waited_for`` the task in question, and waiting for the GIL only if event loops held it.
     """
     found, left, threads = list[Told](), list(worth), report.mean_threads
     for load, kind, on_client in heavy_loads(report):
         if load.what == RESULTS and waited_for.startswith(FINALIZE):  # they are put together for the client
             continue
-        parts = [part for part in left if part.kind in EXPLAINS[kind]]
+        explained = (*EXPLAINS[kind], *((_GIL,) if loops_held_gil else ()))
+        parts = [part for part in left if part.kind in explained]
         parts = [part for part in parts if part.cause != "parallelism" or load.prefix == waited_for]
         lost = sum(part.ns for part in parts) / 1e9
         if (load.longest + on_client) * threads < MOST * lost:

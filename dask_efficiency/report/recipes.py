@@ -264,6 +264,14 @@ np-load: Reading whole files by numpy.load
     stack: numpy/lib/*npyio* load
     stack: numpy/lib/*format* read_array
     If tasks use parts of files, pass mmap_mode="r", so that they read these only; else, read larger files.
+xarray-groupby: Tasks are too small for Dask: groupby cuts chunks by group
+    kinds: small-tasks
+    stack: xarray/*/groupby.py *
+    Give each chunk all of the grouped dimension, and use xarray.map_blocks(); or flox, for reductions alone.
+xarray-groups: groupby builds tasks for each group of each chunk
+    kinds: client
+    stack: xarray/*/groupby.py *
+    Use xarray.map_blocks() on chunks with all of the grouped dimension, or flox: these build few tasks.
 parquet-files: Tasks are too small for Dask; many read Parquet files
     kinds: small-tasks
     tasks: read*parquet* *readparquet*

@@ -56,6 +56,17 @@ _FSSPEC = "fsspec/asyn.py sync_wrapper.<locals>.wrapper > fsspec/asyn.py sync > 
 
 #: Recipe, kind of finding, and stacks with their weights.
 SEEN = [
+    _seen(
+        "xarray-groupby",
+        "small-tasks",
+        "6: me/days.py main > xarray/core/groupby.py GroupBy._binary_op > xarray/core/common.py full_like",
+        "3: me/days.py main > dask/array/core.py elemwise",
+    ),
+    _seen(
+        "xarray-groups",
+        "client",
+        "9: me/days.py main > xarray/core/groupby.py GroupBy._binary_op > dask/array/core.py map_blocks",
+    ),
     _seen("xarray-lock", _LOCK, f"9: {_XARRAY_READ} > dask/utils.py SerializableLock.__enter__", f"1: {_XARRAY_READ}"),
     _seen("xarray-lock", _LOCK, "5: me/load.py f > xarray/backends/locks.py CombinedLock.__enter__"),
     _seen(
@@ -306,6 +317,8 @@ HEALTHY = [
         "client",
         _stacks("9: me/a.py f > dask/delayed.py Delayed.f > dask/tokenize.py _normalize_seq_func"),
     ),
+    # an array cut by a loop, or a groupby of which the tasks are few
+    ("small-tasks", _stacks("9: me/a.py main > dask/array/core.py Array.__getitem__", "4: xarray/core/groupby.py f")),
     # a pool that opens a connection
     (
         _LOCK,

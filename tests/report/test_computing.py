@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from dask_efficiency import EfficiencyReport
-from dask_efficiency.accounts.lines import NATIVE, PYTHON, UNDER_GIL
+from dask_efficiency.accounts.lines import NATIVE, PYTHON, UNDER_GIL, Stack
 from dask_efficiency.report.findings import find, headline, leading
 from dask_efficiency.report.values import GilHolder, ProfileRow
 from tests.report.recipe_stacks import SEEN, stack_of
@@ -108,3 +108,51 @@ def test_what_waits_for_a_core_because_of_other_processes_is_neither_the_codes_n
     assert (core.kind, core.saves_seconds) == ("thread-noncpu/core", pytest.approx(30.0 / 4 - 3.0 * 0.65 / 4))
     (one,) = (one for one in others if one.kind == "computing")
     assert one.where.startswith("41 % of all thread time but what other processes took: `body_mass_index`, bmi.py:1")
+
+
+OWN_LOOP = stack_of("me/count.py count")
+
+
+@pytest.mark.parametrize(
+    ("how", "stack"), [(NATIVE, OWN_LOOP), (PYTHON, stack_of("me/count.py count", "numpy/x.py f"))]
+)
+def test_plain_python_in_the_users_functions_is_a_finding_of_what_it_computes_but_no_other_code(
+    how: str, stack: Stack
+) -> None:
+    def of(*row: Any) -> EfficiencyReport:
+        return by_row(cpu=16.0, gil=12.0, profile=(ProfileRow("thread-cpu", *row, 5),), gil_holders=())
+
+    found = find(of(PYTHON, "apply", OWN_LOOP))
+    (one,) = (one for one in found if one.kind == "computing")
+    assert one.title == "Computing in Python, step by step"
+    assert one.where == "40 % of all thread time: `count`, count.py:1"
+    assert one.page == "docs/buckets.md#computing"
+    # the cure of the waiting for the GIL is another one
+    assert "thread-noncpu/gil" in {one.kind for one in found}
+    assert "computing" not in {one.kind for one in find(of(how, "apply", stack))}
+
+
+def test_shuffles_that_have_much_of_the_time_are_a_finding_with_the_line_that_sent_them() -> None:
+    def of(prefix: str, held: float) -> EfficiencyReport:
+        waits = causes(**{"thread-noncpu/cluster": held / 2, "thread-noncpu/core": 8.0})
+        whole = seconds(thread_cpu=held / 2, thread_noncpu=held / 2)
+        rest = seconds(thread_noncpu=8.0)
+        stack = stack_of("distributed/shuffle/_merge.py hash_join_p2p", "distributed/shuffle/_limiter.py acquire")
+        return by_row(
+            by_worker={"w0": seconds(thread_cpu=held / 2, thread_noncpu=held / 2 + 8.0, idle=32.0 - held)},
+            by_prefix={prefix: whole, "read": rest},
+            causes_by_worker={"w0": waits},
+            causes_by_prefix={prefix: causes(**{"thread-noncpu/cluster": held / 2}), "read": {}},
+            profile=(ProfileRow("thread-noncpu", "cluster", prefix, stack, 5),),
+            computed_by={prefix: "`a.merge(b).sum().compute()` in join.py:7"},
+            cores=2.0,
+            gil_holders=(),
+        )
+
+    first, *others = find(of("hash-join-transfer", 20.0))
+    assert (first.kind, first.saves_seconds, first.title) == ("shuffling", None, "Shuffling rows between workers")
+    assert first.where == "50 % of all thread time: computed by `a.merge(b).sum().compute()` in join.py:7"
+    # its waits are part of it, and fewer threads save nothing of those for cores that these share
+    assert [(one.kind, one.saves_seconds) for one in others if "noncpu" in one.kind] == [("thread-noncpu/core", None)]
+    assert "shuffling" not in {one.kind for one in find(of("hash-join-transfer", 10.0))}
+    assert "shuffling" not in {one.kind for one in find(of("merge", 20.0))}

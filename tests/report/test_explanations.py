@@ -51,7 +51,7 @@ def test_the_command_prints_sentences_in_the_width_of_the_terminal_and_without_a
     code, text = explained("waiting", "for", "a", "core")
     assert (code, text) == (0, "\n".join([*as_lines(explain("core"), 80), ""]))
     assert text.startswith("thread-noncpu/core: Waiting for a core\n\nThe thread was ready to run")
-    assert "\n- Start fewer threads, or use more cores.\n- " in text
+    assert "\n- Use more cores. Fewer threads are no slower" in text
     assert max(map(len, text.splitlines())) <= 80
     recipes = [f"{one.name}: {one.title}" for one in known_recipes()]
     assert explained()[1].splitlines() == [*(one.title for one in explanations().values()), "", "Recipes:", *recipes]

@@ -404,7 +404,7 @@ def test_tasks_that_wait_to_send_a_shuffle_wait_for_no_lock_of_the_user() -> Non
     both = causes(**{"thread-noncpu/cluster": 8})
     held = {"hash-join-transfer": seconds(thread_noncpu=6), "sum": seconds(thread_noncpu=2)}
     waits = {"by_prefix": held, "causes_by_worker": {"w0": both}, "causes_by_prefix": rows}
-    report = of_ten_seconds(seconds(thread_cpu=12, thread_noncpu=8), **waits)
+    report = of_ten_seconds(seconds(thread_cpu=22, thread_noncpu=8), **waits)
     assert (first(report).kind, first(report).title) == ("thread-noncpu/cluster", "Waiting for a shuffle to move data")
     held["sum"] = seconds(thread_noncpu=8)
     few = changed(report, by_prefix=held, causes_by_prefix={**rows, "sum": both})

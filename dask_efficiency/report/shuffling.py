@@ -1,0 +1,26 @@
+"""Shuffling: what P2P shuffles take of all thread time, computing and waiting."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from dask_efficiency.accounts.buckets import HELD
+from dask_efficiency.accounts.metered import of_shuffles
+from dask_efficiency.report.computing import much_of_time
+from dask_efficiency.report.culprits import senders
+from dask_efficiency.report.model import EfficiencyReport
+from dask_efficiency.show.figures import sentence
+from dask_efficiency.show.finding import Finding
+
+#: Kind of the finding.
+SHUFFLING = "shuffling"
+
+
+def shuffling(report: EfficiencyReport) -> Finding | None:
+    """Finding of the tasks that put rows into P2P shuffles and take them out, if these take much of all thread time."""
+    held: Counter[str] = Counter()
+    for prefix, row in report.by_prefix.items():
+        if of_shuffles(prefix):
+            held[prefix] += row.ns(*HELD)
+    (line, _), *_ = senders(report, held).most_common(1) or [("", 0)]
+    return much_of_time(report, SHUFFLING, held.total(), f"computed by {sentence(line)}" if line else "")
