@@ -104,6 +104,9 @@ PROVES = {
     "cli/test_inputs.py": {
         "test_a_cluster_that_records_is_reported_on_explained_and_judged": "commands that take a scheduler's address",
     },
+    "live/test_stacks_on_a_cluster.py": {
+        "test_a_worker_whose_event_loop_is_blocked_answers_with_the_call_that_blocks_it": "stacks of a blocked worker",
+    },
     "live/test_top.py": {
         "test_once_as_json_is_one_object_whose_threads_add_up": "dask-efficiency top",
     },

@@ -29,6 +29,7 @@ from dask_efficiency.plugin.client import Server, ask, call
 from dask_efficiency.plugin.plain import NotPlainError
 from dask_efficiency.plugin.scheduler.meter import ClusterMeter
 from dask_efficiency.plugin.scheduler.workers import WorkerHalves
+from dask_efficiency.plugin.worker.aside import AsideThread
 from dask_efficiency.plugin.worker.meter import WorkerMeter
 from dask_efficiency.preflights.worker import WorkerPreflight
 from tests.canary import FORMS, Canary, Hostile, hostile
@@ -159,8 +160,17 @@ async def of_a_worker(address: str) -> None:
         await WorkerPreflight(worker).answer(names.PREFLIGHT, {"preflight": step})
 
 
+async def of_a_blocked_worker(address: str) -> None:
+    """What the thread beside a blocked event loop tells the scheduler."""
+    loop = SimpleNamespace(is_running=lambda: True, is_closed=lambda: False)
+    worker: Any = SimpleNamespace(
+        address="tcp://127.0.0.1:1", connection_args={}, _tick_counter=1, io_loop=SimpleNamespace(asyncio_loop=loop)
+    )
+    await AsideThread(worker, lambda asked: {})._tell(address, 1)
+
+
 @pytest.mark.parametrize("form", FORMS)
-@pytest.mark.parametrize("question", [of_a_client, of_a_scheduler, of_a_worker])
+@pytest.mark.parametrize("question", [of_a_client, of_a_scheduler, of_a_worker, of_a_blocked_worker])
 def test_no_question_unpickles_its_answer(question: Question, form: str, tmp_path: Path) -> None:
     with hostile(form, tmp_path) as server:
         asyncio.run(question(server.address))
@@ -188,6 +198,7 @@ ASKING = {"rpc", "broadcast", "send_recv", "connect", "live_comm", "ConnectionPo
 FILES = {
     "plugin/client.py": {"rpc"},
     "plugin/scheduler/workers.py": {"rpc", "broadcast"},
+    "plugin/worker/aside.py": {"rpc"},
     "preflights/light_client.py": {"rpc", "connect"},
     "preflights/worker.py": {"rpc"},
     "preflights/hardware/with_torch.py": {"connect"},

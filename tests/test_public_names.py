@@ -9,7 +9,7 @@ import pytest
 import dask_efficiency
 
 #: Folders with public names of their own.
-FOLDERS = ["fleet", "mpi", "preflights", "runs", "simulation", "torch_traces"]
+FOLDERS = ["fleet", "live", "mpi", "preflights", "runs", "simulation", "torch_traces"]
 
 CHECK = """
 import importlib, pkgutil, random, sys, types

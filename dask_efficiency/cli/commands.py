@@ -19,6 +19,7 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     "report": ("dask_efficiency.report.cli:report_command", "Show a saved report, or the past of a live cluster."),
     "explain": ("dask_efficiency.report.cli:explain_command", "Explain a finding, and what to do about it."),
     "top": ("dask_efficiency.live.cli:command", "Watch what the threads of a cluster do now."),
+    "stacks": ("dask_efficiency.live.cli:stacks_command", "Show what every thread of a cluster does now."),
     "compare": ("dask_efficiency.report.cli:compare_command", "Show what changed between two saved reports."),
     "critical-path": ("dask_efficiency.runs.cli.critical_path:command", "Show what each second of a run was spent on."),
     "stragglers": ("dask_efficiency.report.cli:stragglers_command", "Find workers that are slower than their peers."),

@@ -37,11 +37,13 @@ OP = METRIC
 FINAL_SNAPSHOT = "dask-efficiency-last-words"
 BATCHES = "dask-efficiency-trace"
 STRAGGLERS_TOPIC = "dask-efficiency"
-#: Actions of the handlers on the scheduler and on workers: read the clock; open or close a window; a test before a job.
+#: Actions of the handlers on the scheduler and on workers: read the clock; open or close a window; a test before a
+#: job; tell what all threads do.
 CLOCK = "clock"
 OPEN = "open"
 CLOSE = "close"
 PREFLIGHT = "preflight"
+STACKS = "stacks"
 #: Actions on the scheduler, by clients.
 RELEASE = "release"
 UNREGISTER = "unregister"
@@ -52,6 +54,8 @@ TRACE = "trace"
 PROFILE = "profile"
 STRAGGLERS = "stragglers"
 SERIES = "series"
+#: Action on the scheduler, by the thread of a worker whose event loop is blocked.
+ASIDE = "aside"
 #: Actions on workers, by the scheduler.
 SNAPSHOT = "snapshot"
 EVERYTHING = "everything"

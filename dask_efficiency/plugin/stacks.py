@@ -180,6 +180,12 @@ class Stacks:
         return seen
 
 
+def from_task(whole: Stack, task: Stack) -> Stack:
+    """Part of a whole stack from the first frame of its task inwards, with the C code in which the task waits."""
+    start = next((i for i, frame in enumerate(whole) if frame == task[0]), 0) if task else 0
+    return (*whole[start:], *(task[-1:] if task and task[-1].file == BUILT_IN else ()))
+
+
 def _file_of(frame: FrameType) -> str:
     """File of a frame's function; of a module's function that travelled by value, only its globals have it."""
     file, known = frame.f_code.co_filename, frame.f_globals

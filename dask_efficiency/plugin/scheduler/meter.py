@@ -23,6 +23,7 @@ from dask_efficiency.plugin.scheduler.accounts import MAX_POLL_SECONDS, ClusterA
 from dask_efficiency.plugin.scheduler.open_windows import OpenWindows
 from dask_efficiency.plugin.scheduler.questions import checked
 from dask_efficiency.plugin.scheduler.registration import Registration
+from dask_efficiency.plugin.scheduler.stack_questions import StackQuestions
 from dask_efficiency.plugin.scheduler.workers import WorkerHalves
 
 #: Milliseconds between two polls for new heartbeats: no hook fires when one arrives.
@@ -61,6 +62,7 @@ class ClusterMeter(Registration):
         self.accounts = ClusterAccounts(self, self.workers)
         self._metered = self.accounts.work.hook(self.guard.fail)
         self._windows = OpenWindows(self, self.accounts, self.workers)
+        self._stacks = StackQuestions(self, self.workers)
         self.parts.load_all()
         #: Kept for good (None), or by a number of reports of each client.
         self._leases: Counter[str | None] = Counter() if former is None else former._leases.copy()
@@ -213,6 +215,10 @@ class ClusterMeter(Registration):
             self._leases -= Counter([asked["client"]])
             await self._stop_if_unused()
             return {}
+        if action == names.STACKS:  # a failed meter is no reason not to look
+            return await self._stacks.answer(asked)
+        if action == names.ASIDE:
+            return await self._stacks.take_aside(asked)
         if self.guard.off is not None:
             raise RuntimeError(self.guard.off)
         if action == names.OPEN:

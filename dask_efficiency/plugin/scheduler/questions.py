@@ -10,7 +10,7 @@ from functools import partial
 from types import MappingProxyType
 from typing import Any
 
-from dask_efficiency.accounts.checks import counts, flag, mapping, seconds, text, whole
+from dask_efficiency.accounts.checks import counts, flag, listed, mapping, seconds, text, whole
 from dask_efficiency.plugin import names
 
 #: Check of a field: takes its name and value, and returns the value or raises RefusedPayload.
@@ -26,6 +26,10 @@ def optional(check: Check) -> Check:
     return partial(_if_given, check)
 
 
+def _texts(name: str, value: object) -> list[str]:
+    return [text(name, one) for one in listed(name, value)]
+
+
 #: Checks by action and field. Fields beyond these, as newer clients may send, are not read.
 _FIELDS: Mapping[str, Mapping[str, Check]] = MappingProxyType(
     {
@@ -39,6 +43,8 @@ _FIELDS: Mapping[str, Mapping[str, Check]] = MappingProxyType(
         names.SERIES: {"seconds": seconds},
         names.PROFILE: {"window": text, "prefixes": counts},
         names.PREFLIGHT: {"preflight": mapping},
+        names.STACKS: {"workers": optional(_texts), "prefix": optional(text), "native": optional(flag)},
+        names.ASIDE: {"worker": text, "looks": mapping},
     }
 )
 

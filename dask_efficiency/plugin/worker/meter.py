@@ -33,6 +33,7 @@ from dask_efficiency.plugin.parts import Parts, WorkerPart
 from dask_efficiency.plugin.patches import GET_DATA, Replacements, stays_off
 from dask_efficiency.plugin.processors import oom_counter, oom_kills, own_processors, own_time
 from dask_efficiency.plugin.version import check_distributed
+from dask_efficiency.plugin.worker.aside import AsideThread
 from dask_efficiency.plugin.worker.fine_metrics import (
     BY_MEMORY_MANAGER,
     MAX_LEFT_OUT,
@@ -48,6 +49,7 @@ from dask_efficiency.plugin.worker.pending import PendingTasks
 from dask_efficiency.plugin.worker.process_metrics import ProcessMetrics, ProcessThreads
 from dask_efficiency.plugin.worker.sensors.readings import WorkerSensors
 from dask_efficiency.plugin.worker.spill_watch import KeptBack, SpillWatch, spill_noter
+from dask_efficiency.plugin.worker.thread_looks import ThreadLooks
 from dask_efficiency.plugin.worker.threads import TaskThreads
 from dask_efficiency.plugin.worker.window_details import MeteredWindows
 from dask_efficiency.plugin.worker.worker_causes import WorkerCauses
@@ -150,6 +152,8 @@ class WorkerMeter:
         self._sensors = WorkerSensors(worker)
         self.oom_counter = oom_counter()
         self.threads = TaskThreads(worker)
+        self._looks = ThreadLooks(worker, self.threads)
+        self._aside: AsideThread | None = None
         parts = self._parts
         self._process = ProcessThreads(self.threads, lambda: sum(part.in_threads for part in parts))
         self._gpu = WorkerGpu(worker, self.threads)
@@ -201,6 +205,9 @@ class WorkerMeter:
         self._gpu.start(plugin.gpu)
         self._causes.start(enabled=plugin.waiting)
         self._sensors.start(enabled=plugin.sensors)
+        if self._aside is None:
+            self._aside = AsideThread(self.worker, self._looks.look)
+            self._aside.start()
         self.hooks.attach(plugin)
         self._parts.each("start")
 
@@ -213,6 +220,9 @@ class WorkerMeter:
             del worker.metrics[names.METRIC]
         if worker.handlers.get(names.OP) == self.handle:
             del worker.handlers[names.OP]
+        if self._aside is not None:
+            self._aside.stop()
+            self._aside = None
         self.stop_measuring()
 
     def stop_measuring(self) -> None:
@@ -328,6 +338,8 @@ class WorkerMeter:
         amount("delay", delay, names.MAX_DELAY_SECONDS)
         if action == names.CLOCK:
             return {"at": monotonic_ns(), "wall": time.time_ns() - monotonic_ns()}
+        if action == names.STACKS:
+            return await asyncio.to_thread(self._looks.look, asked)
         if action == names.EVERYTHING:
             self._reported_at = None
             self._heartbeats.begin_anew()
