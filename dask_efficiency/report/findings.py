@@ -245,7 +245,9 @@ def _losses(report: EfficiencyReport) -> list[Finding]:
     if facts.no_scheduling:
         worth = _as_one(worth)
     of_waiting = OF_WAITING if facts.one_by_one else ()
-    joined = [part for part in worth if part.kind in (*of_small, *of_waiting)]
+    joined = [
+        part for part in worth if part.kind in of_waiting or (part.kind in of_small and part.kind not in report.savings)
+    ]
     if facts.no_scheduling:  # that explains some, or all, of the waiting
         of_others = FOR_SCHEDULER if facts.one_by_one else (*FOR_SCHEDULER, UNKNOWN, "")
         joined = [part for part in joined if part.bucket is not Bucket.IDLE or part.cause not in of_others]

@@ -311,7 +311,7 @@ OF_WAITING = ("idle", "idle/unknown", "idle/parallelism", "idle/graph", "idle/sc
 
 #: Losses that small tasks cause, unless something else is known to: one fault, with one cure.
 OF_SMALL_TASKS = (
-    *("idle", "idle/unknown", "idle/scheduler"),
+    *("idle", "idle/unknown", "idle/scheduler", "idle/round-trips", "idle/graph"),
     *("overhead", "overhead/unknown", "overhead/hand-over", "overhead/event-loop"),
 )
 
