@@ -1,14 +1,109 @@
-"""Places of losses that are workers."""
+"""Places of losses: a line, tasks that all waited for, workers, or what keeps the scheduler busy."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from operator import attrgetter
 
-from dask_efficiency.accounts.buckets import Bucket
+from dask_efficiency.accounts.buckets import UNKNOWN, Bucket
+from dask_efficiency.accounts.metered import SECONDS
 from dask_efficiency.plugin.names import ALL_WORKERS
+from dask_efficiency.report.blocks import FOR_SCHEDULER
+from dask_efficiency.report.conditions import Conditions
+from dask_efficiency.report.lost_time import CauseLoss
+from dask_efficiency.report.metered import own_labels, spilled_text
 from dask_efficiency.report.model import EfficiencyReport
+from dask_efficiency.report.skew import held_up, longest, ran_alone, recorded_tasks
 from dask_efficiency.report.turnover import lost_worker_name
-from dask_efficiency.show.figures import named, sentence
+from dask_efficiency.report.values import Culprit
+from dask_efficiency.show.figures import format_count, name_of, named, sentence
+from dask_efficiency.show.finding import MOST
+
+#: Share of the time of a culprit that a user's label must cover to be named: waits just outside it share the line's
+#: cause. A guess.
+COVERED = 0.9
+#: Part of a culprit's time from which another line is mentioned with it. By judgement.
+ALIKE = 0.5
+
+
+def place_of_loss(report: EfficiencyReport, facts: Conditions, part: CauseLoss, culprits: Sequence[Culprit]) -> str:
+    """Place to blame: a line, the task that all waited for, or what keeps the scheduler busy."""
+    if part.bucket in (Bucket.LOST_WORKER, Bucket.RECOMPUTED):
+        return lost_worker(report, part.bucket)
+    if part.bucket in (Bucket.PAUSED, Bucket.UNMEASURED):
+        return workers_of(report, part.bucket)
+    if part.bucket is Bucket.OVERHEAD and facts.overhead_of_blocks:
+        return sentence(facts.blocked_by)
+    if part.bucket is Bucket.IDLE:
+        if part.cause in ("graph", *FOR_SCHEDULER):
+            return _who_held_up(facts, part.cause)
+        return _long_task(report, facts) if part.cause in ("parallelism", "") else ""
+    causes = (part.cause,) if part.cause else (UNKNOWN, "")
+    of_tasks = part.bucket is Bucket.THREAD_NONCPU
+    culprit = next((one for one in culprits if one.bucket == part.bucket and one.cause in causes), None)
+    moved = spilled_text(report.moved) if part.bucket is Bucket.SPILL else ""
+    if culprit is None:
+        return moved
+    label = _user_label(report, culprit) if of_tasks else ""
+    return ": ".join(filter(None, (_culprit_text(culprit) + label + _more_lines(part, culprit, culprits), moved)))
+
+
+def _more_lines(part: CauseLoss, culprit: Culprit, culprits: Sequence[Culprit]) -> str:
+    """Number of other lines that cost nearly as much, unless this one has most of the loss."""
+    if not culprit.line or culprit.held_by or culprit.seconds * 1e9 > MOST * part.ns:
+        return ""
+    same = [one for one in culprits if (one.bucket, one.cause) == (culprit.bucket, culprit.cause) and one.line]
+    alike = sum(one.seconds >= ALIKE * culprit.seconds for one in same) - 1
+    return f"; and {format_count(alike, 'more line')}" if alike else ""
+
+
+def _who_held_up(facts: Conditions, cause: str) -> str:
+    """Place of what kept the scheduler, or the workers' event loops, from answering."""
+    if cause in FOR_SCHEDULER and (facts.imports or facts.gil_taken):
+        return "" if facts.imports else sentence(facts.gil_held_by)
+    if facts.loop_held:
+        return sentence(facts.loop_by)
+    # Where event loops waited for a core, or the scheduler was busy, the advice is on that.
+    of_blocks = cause in FOR_SCHEDULER and facts.loops_blocked and not (facts.scheduler_busy or facts.loops_starved)
+    return sentence(facts.blocked_by) if of_blocks else ""
+
+
+def _culprit_text(culprit: Culprit) -> str:
+    """Holder of the GIL if known, else the line of the loss, or its prefix, with the holder of its lock."""
+    computed = f", computed by {sentence(culprit.computed_by)}" if culprit.computed_by else ""
+    held_by = f"held by {sentence(culprit.held_by)}" if culprit.held_by else ""
+    if held_by and culprit.cause == "gil":
+        return f"{held_by}{computed}"
+    if not culprit.line:
+        of_tasks = f"tasks of {name_of(culprit.prefix)}" if culprit.prefix else ""
+        return ", ".join(filter(None, (of_tasks, held_by)))
+    called = f"`{name_of(culprit.function)}`, " if culprit.function else ""
+    tasks = f" (tasks of {name_of(culprit.prefix)})" if culprit.prefix and culprit.prefix != culprit.function else ""
+    return ", ".join(filter(None, (f"{called}{name_of(culprit.line)}{tasks}{computed}", held_by)))
+
+
+def _user_label(report: EfficiencyReport, culprit: Culprit) -> str:
+    """User's own label under which tasks of the culprit's prefix spent nearly all of the culprit's time, or more."""
+    of_prefix = {
+        label: n
+        for (label, unit, prefix), n in own_labels(report.metered).items()
+        if (unit, prefix) == (SECONDS, culprit.prefix)
+    }
+    label = max(of_prefix, key=lambda label: of_prefix[label], default="")
+    return f", in your label {name_of(label)}" if label and of_prefix[label] >= COVERED * culprit.seconds else ""
+
+
+def _long_task(report: EfficiencyReport, facts: Conditions) -> str:
+    """Task that all else waited for; in a chain, the tasks that all waited for most."""
+    found = recorded_tasks(report) or [longest(report, prefix) for prefix in held_up(report)]
+    if facts.alone >= MOST and (task := ran_alone(report)) is not None:
+        same = next((one for one in report.long_tail if one.key == task.longest_key), None)
+        return f"Task {name_of(task.longest_key)}" if same is None else same.finding(task.alone_seconds).where
+    if found and not facts.chained:
+        return found[0].where
+    line = report.computed_by.get(facts.waited_for, "")
+    of_line = f", computed by {sentence(line)}" if line else ""
+    return f"tasks of {name_of(facts.waited_for)}{of_line}" if facts.waited_for else ""
 
 
 def lost_worker(report: EfficiencyReport, bucket: Bucket) -> str:

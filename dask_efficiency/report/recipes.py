@@ -259,6 +259,10 @@ deepcopy: Copies of Python objects, one by one
     kinds: python
     stack: copy.py deepcopy
     Copy less: deepcopy() goes through each object in Python; an array's or a frame's own copy() does not.
+csv-one-file: Threads idle: partitions go into one CSV file in turn
+    kinds: idle/parallelism
+    tasks: *write_csv* *write-csv*
+    Write a file for each partition, to_csv("part-*.csv"), or Parquet: single_file=True appends them in turn.
 np-load: Reading whole files by numpy.load
     kinds: thread-noncpu/file
     stack: numpy/lib/*npyio* load
