@@ -14,6 +14,7 @@ from prometheus_client.core import Metric
 
 from dask_efficiency.accounts.buckets import CAUSES, FINALIZED, Bucket, causes_of
 from dask_efficiency.accounts.cluster.account import ACTIVITIES
+from dask_efficiency.accounts.cluster.losses import recent_killers
 from dask_efficiency.accounts.cluster.presence import GPU_ACTIVITIES
 from dask_efficiency.accounts.gpu import GpuTotals
 from dask_efficiency.accounts.metered import BYTES, COUNT, WAYS
@@ -189,6 +190,12 @@ def _tasks(export: Export) -> Iterator[Metric]:
     yield counter("tasks", "Tasks that ended, by outcome", by_outcome, "outcome")
 
 
+def _losses(export: Export) -> Iterator[Metric]:
+    found = recent_killers(export.source.cluster.losses, at=export.source.now())
+    meaning = "Most workers of the last 15 minutes that were lost with the same task in a thread; 0 unless several"
+    yield gauge("killer_task_workers", meaning, max(found.values(), default=0))
+
+
 def _data(export: Export) -> Iterator[Metric]:
     amounts = export.source.cluster.extra("amounts")
     for name, unit, meaning in (
@@ -328,7 +335,7 @@ def _add_devices(devices: dict[str, dict[str, int]], totals: GpuTotals) -> None:
 
 
 #: Made one by one, so that a failing group costs no other.
-_GROUPS = _threads, _causes, _tasks, _data, _stragglers, _findings, _plugin, _prefixes, _workers, _gpus
+_GROUPS = _threads, _causes, _tasks, _losses, _data, _stragglers, _findings, _plugin, _prefixes, _workers, _gpus
 
 
 def _label(name: str) -> str:

@@ -11,8 +11,17 @@ from dask_efficiency.accounts.buckets import Breakdown, Bucket
 from dask_efficiency.live.last_seconds import causes_text, moved_text, not_sampled_text
 from dask_efficiency.live.top_view import TopView
 from dask_efficiency.report.findings import in_a_line
+from dask_efficiency.report.turnover import killer_text
 from dask_efficiency.show.drawn_buckets import COLOURS, LETTERS, BucketShare, parts_of
-from dask_efficiency.show.figures import apportion, format_count, format_seconds, format_share, harmless, shorten
+from dask_efficiency.show.figures import (
+    apportion,
+    format_count,
+    format_seconds,
+    format_share,
+    harmless,
+    shorten,
+    upper_first,
+)
 from dask_efficiency.show.terminal import ascii_text, bar_letters, coloured_bar, packed_lines
 
 if TYPE_CHECKING:
@@ -175,7 +184,7 @@ def _headline_line(view: TopView) -> str:
 
 
 def _details(view: TopView) -> Iterator[str]:
-    """A line each on causes of lost time, GPUs, data that moved, and events; each may be empty."""
+    """A line each on causes of lost time, GPUs, data that moved, events, and tasks with which workers were lost."""
     last = view.last
     rows = ((bucket, causes_text(row)) for bucket, row in last.cause_shares.items())
     known = "; ".join(f"{bucket}: {row}" for bucket, row in rows if row)
@@ -191,6 +200,7 @@ def _details(view: TopView) -> Iterator[str]:
             first = ", ".join(shorten(harmless(name), MAX_NAME_WIDTH) for name in names[:NAMES_IN_A_LINE])
             events.append(f"{what}: {first}{more}")
     yield ". ".join(events)
+    yield upper_first("; ".join(killer_text(key, workers) for key, workers in view.killers.items()))
 
 
 def _left_out_line(view: TopView, shown: int) -> str:

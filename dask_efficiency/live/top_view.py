@@ -70,6 +70,8 @@ class Observation:
     not_sampled: Mapping[str, str] = field(default_factory=dict)
     #: Bytes and counts of data that moved, by ``way/unit``.
     amounts: Mapping[str, int] = field(default_factory=dict)
+    #: Number of workers that were lost lately with a key in a thread, if several, the most first.
+    killers: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def details(self) -> Details:
@@ -118,6 +120,7 @@ class TopView:
     tasks: Mapping[str, int]
     joined: tuple[str, ...]
     left: tuple[str, ...]
+    killers: Mapping[str, int]
     life: EfficiencyReport
 
     def to_dict(self) -> dict[str, Any]:
@@ -135,6 +138,7 @@ class TopView:
             "moved_bytes": last.moved,
             "joined": list(self.joined),
             "left": list(self.left),
+            "killers": dict(self.killers),
             "workers": {
                 name: {
                     "nthreads": worker.nthreads,
@@ -187,5 +191,6 @@ def top_view(then: Observation | None, now: Observation, *, source: str) -> TopV
         tasks=growth(now.tasks, start.tasks),
         joined=tuple(sorted(now.workers.keys() - start.workers.keys(), key=natural)) if all_named else (),
         left=tuple(sorted(start.workers.keys() - now.workers.keys(), key=natural)) if all_named else (),
+        killers=now.killers,
         life=life,
     )

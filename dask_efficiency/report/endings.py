@@ -10,7 +10,7 @@ from dask_efficiency.accounts.cluster.failures import KILLED, REFUSED
 from dask_efficiency.report.conditions import conditions_of
 from dask_efficiency.report.kinds import BESIDE, page_of
 from dask_efficiency.report.model import EfficiencyReport
-from dask_efficiency.report.turnover import lost_worker_name
+from dask_efficiency.report.turnover import how_lost, killer_texts
 from dask_efficiency.report.values import Failure, Unfinished
 from dask_efficiency.show.figures import format_count, format_seconds, harmless, name_of, named, shorten
 from dask_efficiency.show.finding import Finding
@@ -88,7 +88,9 @@ def _failed(report: EfficiencyReport, kind: str, failed: list[Failure]) -> str:
     if kind == "refused" and (figures := _TOO_LARGE.search(most.error)):
         return f"{of_prefix}: {name_of(figures[1])} of input, and a memory limit of {name_of(figures[2])}{more}"
     lost = [one for one in report.lost_workers if one.worker and not one.in_order]
-    return f"{text}; {lost_worker_name(lost[0])}" if kind == "killed-worker" and lost else text
+    if kind != "killed-worker" or not lost:
+        return text
+    return "; ".join([*(killer_texts(lost) or [text]), how_lost(lost[0])])
 
 
 def _number(report: EfficiencyReport) -> int:

@@ -48,6 +48,7 @@ _ADDED = frozenset(
     {
         *("failures", "unfinished", "ended_by", "operators", "rounds", "client", "sent_by", "doing", "lock_looks"),
         *("of_prefix", "carries", "total_bytes", "median_bytes", "largest_bytes"),
+        *("in_threads", "last_memory", "memory_limit"),
     }
 )
 #: Properties of a report in its summary.

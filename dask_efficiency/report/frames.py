@@ -131,6 +131,11 @@ def _by_lost_worker(report: EfficiencyReport) -> pd.DataFrame:
         "running_seconds": seconds(sum(one.prefixes.values()) / 1e9 for one in lost),
         "recomputed_seconds": seconds(one.recomputed_ns / 1e9 for one in lost),
         "recomputed_tasks": counts(one.recomputed_tasks for one in lost),
+        "in_threads": names(", ".join(task.key for task in one.in_threads) for one in lost),
+        "last_bytes": TypedColumn(
+            (each.last_memory[-1].nbytes if each.last_memory else None for each in lost), dtype="Int64"
+        ),
+        "memory_limit": TypedColumn((one.memory_limit for one in lost), dtype="Int64"),
     }
     return as_frame(columns, index="worker")
 

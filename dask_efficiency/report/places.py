@@ -14,7 +14,7 @@ from dask_efficiency.report.lost_time import CauseLoss
 from dask_efficiency.report.metered import own_labels, spilled_text
 from dask_efficiency.report.model import EfficiencyReport
 from dask_efficiency.report.skew import held_up, longest, ran_alone, recorded_tasks
-from dask_efficiency.report.turnover import lost_worker_name
+from dask_efficiency.report.turnover import how_lost
 from dask_efficiency.report.values import Culprit
 from dask_efficiency.show.figures import format_count, name_of, named, sentence
 from dask_efficiency.show.finding import MOST
@@ -112,7 +112,7 @@ def lost_worker(report: EfficiencyReport, bucket: Bucket) -> str:
     ranked = sorted(filter(cost, report.lost_workers), key=cost, reverse=True)
     if not ranked:
         return ""
-    return lost_worker_name(ranked[0]) + (f", and {len(ranked) - 1} more" if len(ranked) > 1 else "")
+    return how_lost(ranked[0]) + (f"; and {len(ranked) - 1} more" if len(ranked) > 1 else "")
 
 
 def workers_of(report: EfficiencyReport, bucket: Bucket) -> str:

@@ -13,6 +13,7 @@ from typing import Any
 from distributed import Client
 
 from dask_efficiency.accounts.buckets import Bucket, cause_name
+from dask_efficiency.accounts.cluster.losses import MemorySample, TaskInThread
 from dask_efficiency.accounts.cluster.scheduler_loop import LoopBlock, LoopPart, SchedulerLoop
 from dask_efficiency.accounts.cluster.timeline import Timeline
 from dask_efficiency.accounts.facts import decode_facts
@@ -94,7 +95,7 @@ def report_of(
         repeats={prefix: Repeat(*counts) for prefix, counts in payload.get("repeats", {}).items()},
         notes=tuple(dict.fromkeys((*notes, *payload.get("notes", ()), *missing))),
         price_per_worker_hour=payload["price"],
-        lost_workers=tuple(LostWorker(**row) for row in payload.get("lost_workers", ())),
+        lost_workers=tuple(map(_lost_worker, payload.get("lost_workers", ()))),
         waited_for=_waited_for(payload.get("waited_for", {}), causes_by_worker),
         **same,
         **found,
@@ -143,6 +144,12 @@ def _profiles(payload: Mapping[str, Any]) -> list[tuple[str, str, Callable[[], A
 
 def _failure(prefix: str, error: str, frame: Sequence[Any], tasks: int) -> Failure:
     return Failure(prefix, error, place_of(in_the_script(Frame(*frame))), tasks)
+
+
+def _lost_worker(row: Mapping[str, Any]) -> LostWorker:
+    in_threads = tuple(TaskInThread(**task) for task in row["in_threads"])
+    last_memory = tuple(MemorySample(**sample) for sample in row["last_memory"])
+    return LostWorker(**{**row, "in_threads": in_threads, "last_memory": last_memory})
 
 
 def _timeline(payload: Mapping[str, Any] | None) -> Timeline | None:

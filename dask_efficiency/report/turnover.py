@@ -4,10 +4,19 @@ from __future__ import annotations
 
 import math
 import statistics
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from dask_efficiency.show.figures import format_count, format_seconds, format_thread_time, name_of, sentence
+from dask_efficiency.accounts.cluster.losses import MemorySample, TaskInThread, killers
+from dask_efficiency.show.figures import (
+    format_count,
+    format_seconds,
+    format_thread_time,
+    in_unit_of_largest,
+    name_of,
+    sentence,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +64,10 @@ def _medians(arrivals: Sequence[Arrival]) -> str:
 
 #: Prefixes of running tasks named per worker. By eye.
 MAX_NAMED = 3
+#: Share of the growth of a worker's last samples from which a step belongs to it: less is noise. A guess.
+LEAST_STEP = 0.02
+#: Nanoseconds before a worker's end from which it matters that its last sample is no later. By judgement.
+LATE_NS = 500_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,11 +85,75 @@ class LostWorker:
     #: Time of computing lost results again, and their number, as far as done in the window.
     recomputed_ns: int = 0
     recomputed_tasks: int = 0
+    #: Tasks in its threads, and the last samples of its process's memory, oldest first; not all are kept.
+    in_threads: tuple[TaskInThread, ...] = ()
+    last_memory: tuple[MemorySample, ...] = ()
+    memory_limit: int | None = None
 
 
 def most_costly_first(lost: Sequence[LostWorker]) -> list[LostWorker]:
     """Lost workers by total cost."""
     return sorted(lost, key=lambda one: -(one.ns + one.recomputed_ns))
+
+
+def growth(samples: Sequence[MemorySample]) -> tuple[MemorySample, MemorySample]:
+    """First and last sample of the growth with which samples end; the last one twice where they do not grow."""
+    sizes, first = [sample.nbytes for sample in samples], len(samples) - 1
+    step = LEAST_STEP * (sizes[-1] - min(sizes))
+    while first and sizes[first] - sizes[first - 1] > step:
+        first -= 1
+    return samples[first], samples[-1]
+
+
+def last_memory_text(one: LostWorker) -> str:
+    """Memory of a lost worker in its last seconds: ``"1.2 -> 3.9 of 4.0 GiB in 1.4 s"``."""
+    if not one.last_memory:
+        return "its memory was not measured"
+    first, last = growth(one.last_memory)
+    sizes = [first.nbytes, last.nbytes, *([one.memory_limit] if one.memory_limit else [])]
+    (before, then, *limit), unit = in_unit_of_largest(sizes)
+    grew, took = before != then, format_seconds((first.ns_before - last.ns_before) / 1e9)
+    ago = f", {format_seconds(last.ns_before / 1e9)} before" if last.ns_before > LATE_NS else ""
+    return f"{f'{before} -> ' if grew else ''}{' of '.join([then, *limit])} {unit}{f' in {took}' if grew else ''}{ago}"
+
+
+def in_threads_text(one: LostWorker) -> str:
+    """Tasks in the threads of a lost worker, by prefix: ``"2 tasks of merge ran"``; empty if none is known."""
+    running = Counter(task.prefix for task in one.in_threads if task.ran_seconds is not None)
+    begun = Counter(task.prefix for task in one.in_threads if task.ran_seconds is None)
+    parts = [f"{_tasks(tasks)} {what}" for what, tasks in (("ran", running), ("ran or was about to", begun)) if tasks]
+    return " and ".join(parts)
+
+
+def _tasks(by_prefix: Counter[str]) -> str:
+    ranked = by_prefix.most_common()
+    more = len(ranked) - MAX_NAMED
+    texts = [f"{format_count(n, 'task')} of {name_of(prefix) or '(no prefix)'}" for prefix, n in ranked[:MAX_NAMED]]
+    return ", ".join(texts) + (f" and {more} more" if more > 0 else "")
+
+
+def how_lost(one: LostWorker) -> str:
+    """Worker, reason, memory and tasks: how it was lost, in a sentence."""
+    if not _vanished(one):
+        return lost_worker_name(one)
+    tasks = in_threads_text(one)
+    return f"{lost_worker_name(one)}: {last_memory_text(one)}" + (f" while {tasks}" if tasks else "")
+
+
+def _vanished(one: LostWorker) -> bool:
+    return bool(one.worker) and not one.in_order
+
+
+def killer_texts(lost: Sequence[LostWorker]) -> list[str]:
+    """Keys that were in a thread of the largest number of workers as these were lost, if of several."""
+    found = killers(one.in_threads for one in lost if not one.in_order)
+    most = [key for key in found if found[key] == max(found.values())]
+    return [killer_text(key, found[key]) for key in most[:MAX_NAMED]]
+
+
+def killer_text(key: str, workers: int) -> str:
+    """Sentence on a key that was in a thread of several workers as these were lost."""
+    return f"task {name_of(key)} was in a thread of {workers} workers as they were lost"
 
 
 def lost_worker_line(one: LostWorker) -> str:
@@ -93,7 +170,8 @@ def lost_worker_line(one: LostWorker) -> str:
     if one.recomputed_ns or one.recomputed_tasks:
         results = format_count(one.recomputed_tasks, "result")
         costs.append(f"{format_thread_time(one.recomputed_ns)} recomputed ({results})")
-    return f"{lost_worker_name(one)}: {', '.join(costs) or 'nothing was lost with it'}"
+    cost = ", ".join(costs) or "nothing was lost with it"
+    return f"{how_lost(one)}{'; ' if _vanished(one) else ': '}{cost}"
 
 
 def lost_worker_name(one: LostWorker) -> str:

@@ -20,6 +20,7 @@ NAME_LENGTH = 40
 NOTE_LENGTH = 400
 #: Names listed in a line before "and N more". A guess: they fit 80 columns mostly.
 NAMES_IN_A_LINE = 3
+_UNITS = ("B", "kiB", "MiB", "GiB", "TiB", "PiB")
 #: Name that joblib's backend for Dask gives a task of several calls of a function.
 _BATCH = re.compile(r"\bbatch_of_(\w+?)_\d+_calls\b")
 
@@ -100,11 +101,20 @@ def format_bytes(nbytes: float) -> str:
     """A size with a unit, as Dask writes it: ``"1.2 MiB"``, ``"350 kiB"``, ``"17 B"``."""
     if not math.isfinite(nbytes):
         return "unknown"
-    units = ("B", "kiB", "MiB", "GiB", "TiB", "PiB")
-    # the unit is chosen after rounding, so that 1023.9 kiB is not "1024 kiB"
-    power = next((i for i in range(len(units)) if nbytes < 1023.5 * 1024.0**i), len(units) - 1)
+    power = _power_of(nbytes)
     value = nbytes / 1024.0**power
-    return f"{_short(value) if power else round(value)} {units[power]}"
+    return f"{_short(value) if power else round(value)} {_UNITS[power]}"
+
+
+def in_unit_of_largest(sizes: Sequence[float]) -> tuple[list[str], str]:
+    """Sizes in the unit of the largest one, without it; and the unit."""
+    power = _power_of(max(sizes))
+    return [_short(size / 1024.0**power) for size in sizes], _UNITS[power]
+
+
+def _power_of(nbytes: float) -> int:
+    # the unit is chosen after rounding, so that 1023.9 kiB is not "1024 kiB"
+    return next((i for i in range(len(_UNITS)) if nbytes < 1023.5 * 1024.0**i), len(_UNITS) - 1)
 
 
 def format_thread_time(ns: int) -> str:

@@ -10,6 +10,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from dask_efficiency.accounts.buckets import CAUSES, FINALIZED, Bucket
 from dask_efficiency.accounts.cluster.account import ACTIVITIES
 from dask_efficiency.accounts.cluster.cluster import RECENT_NS, ClusterLedger
+from dask_efficiency.accounts.cluster.losses import KILLERS_NS, TaskInThread
 from dask_efficiency.accounts.gpu import DeviceTotals, GpuTotals
 from dask_efficiency.accounts.metered import WAYS
 from dask_efficiency.accounts.sensors import READINGS
@@ -128,6 +129,20 @@ def test_every_bucket_and_outcome_is_there_from_zero_on(source):
         assert source.metric(name) == {(): 0.0}
     source.off = "it failed"
     assert source.metric("meter_off") == {(): 1.0}
+
+
+def test_workers_that_were_lost_with_one_task_are_counted_for_a_while(source):
+    source.join("a", "b", "c", "d")
+    hog, other = TaskInThread("hog-1", "hog", 1.0), TaskInThread("other-1", "other")
+    for name, tasks in (("a", (hog, other)), ("b", (hog,)), ("c", (hog,))):
+        source.cluster.present[f"tcp://{name}"].loss.in_threads = tasks
+    source.cluster.worker_closing("tcp://c")  # in order
+    assert source.metric("killer_task_workers") == {(): 0.0}
+    for name in "abcd":
+        source.cluster.worker_left(f"tcp://{name}", at=SECOND)
+    assert source.metric("killer_task_workers") == {(): 2.0}
+    source.at = SECOND + KILLERS_NS
+    assert source.metric("killer_task_workers") == {(): 0.0}
 
 
 def test_causes_are_exported_in_seconds_and_never_fall_when_their_worker_dies(source):
@@ -417,8 +432,8 @@ def test_broken_accounts_break_no_scrape(source, monkeypatch):
     assert source.metric("nthreads") == {(): 2.0}
     assert source.metric("export_failures_total") == {(): 2.0}
     source.cluster = None  # type: ignore[assignment]
-    # The refresh and every one of the eight groups fail.
-    assert source.metric("export_failures_total") == {(): 2.0 + 1 + 8}
+    # The refresh and every one of the nine groups fail.
+    assert source.metric("export_failures_total") == {(): 2.0 + 1 + 9}
 
 
 def test_of_several_sources_the_last_is_exported(source):

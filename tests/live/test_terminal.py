@@ -39,6 +39,7 @@ CAUSES = {"thread-noncpu/gil": SECOND, "idle/parallelism": 2 * SECOND, "idle/gra
         ({"gpus": {"a": {"kernels": 3, "copies": 1, "idle": 6}}}, "1 GPU: kernels 30 %, copies 10 %, idle 60 %."),
         ({"causes": CAUSES}, "Why thread-noncpu: gil 12 %; idle: parallelism 25 %, unknown 12 %."),
         ({"amounts": {"spilled/bytes": 2**20}}, "Data moved: spilled 1.0 MiB."),
+        ({"killers": {"hog-1": 3}}, "Task hog-1 was in a thread of 3 workers as they were lost."),
         ({"not_sampled": dict.fromkeys("ab", "no /proc")}, "Threads of 2 workers are not sampled: no /proc."),
     ],
 )

@@ -65,7 +65,7 @@ def test_killed_workers_come_first_and_explain_the_idle_threads() -> None:
     assert first(report) == (
         (
             "Workers died, and their tasks were given up. KilledWorker (4 workers died) in 1 task of combine; "
-            "worker 1 was lost (killed by its nanny at 96% of its memory limit)"
+            "worker 1 was lost (killed by its nanny at 96% of its memory limit): its memory was not measured"
         ),
         "Give workers more memory, or make partitions smaller: workers were killed for lack of memory.",
     )

@@ -136,8 +136,8 @@ def test_lost_workers_are_named_with_the_reason() -> None:
     whole = seconds(thread_cpu=4, lost_worker=3, recomputed=1)
     report = report_of(whole, nthreads={"w": 1}, lost_workers=(other, memory))
     found = {one.kind: one for one in find(report)}
-    why = "worker w3 was lost (killed by its nanny at 96% of its memory limit)"
-    assert (found["lost-worker"].where, found["recomputed"].where) == (f"{why}, and 1 more", why)
+    why = "worker w3 was lost (killed by its nanny at 96% of its memory limit): its memory was not measured"
+    assert (found["lost-worker"].where, found["recomputed"].where) == (f"{why}; and 1 more", why)
     assert found["lost-worker"].advice.startswith("Give workers more memory")
 
 

@@ -1,9 +1,10 @@
-from dataclasses import asdict
+from dataclasses import asdict, replace
 
 import pytest
 from hypothesis import given
 
 from dask_efficiency import EfficiencyReport
+from dask_efficiency.accounts.cluster.losses import MemorySample, TaskInThread
 from dask_efficiency.accounts.lines import Frame
 from dask_efficiency.report.turnover import LostWorker
 from dask_efficiency.report.values import ClientRow
@@ -56,9 +57,11 @@ def test_lost_workers_and_skew_are_tables_and_another_is_refused_by_name() -> No
     with pytest.raises(ValueError, match=f"by='file'; {expected}"):
         profiled().to_frame("file")
     lost = LostWorker("a", "killed by SIGKILL", False, 5_000_000_000, {"train": 4_000_000_000}, 2_000_000_000, 3)
+    lost = replace(lost, in_threads=(TaskInThread("train-1", "train", 1.0),))
+    lost = replace(lost, last_memory=(MemorySample(3, 0),), memory_limit=4)
     frame = report_of(lost_workers=(lost,)).to_frame(by="lost-worker")
     assert list(frame.index) == ["a"]
-    assert frame.iloc[0].tolist() == ["killed by SIGKILL", False, 5.0, 4.0, 2.0, 3]
+    assert frame.iloc[0].tolist() == ["killed by SIGKILL", False, 5.0, 4.0, 2.0, 3, "train-1", 3, 4]
 
 
 def test_findings_are_a_table_with_gaps_for_unknown_savings() -> None:

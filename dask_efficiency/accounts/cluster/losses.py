@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter, deque
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from dask_efficiency.accounts.rows import cap, scale_down
@@ -12,9 +13,33 @@ from dask_efficiency.accounts.rows import cap, scale_down
 NOT_KNOWN = "nobody knows why"
 #: Start of the reason if a worker was above its memory limit.
 FOR_MEMORY = "killed by its nanny"
-#: Reason if a signal killed it, and its end if the kernel sent it for lack of memory.
+#: Reason if a signal killed it; its end if the kernel sent it for lack of memory.
 SIGKILLED = "killed by SIGKILL"
 BY_KERNEL = "by the kernel: out of memory"
+#: And if neither did.
+BY_OTHERS = "by a batch system or somebody, neither nanny nor kernel"
+#: Nanoseconds for which live views and metrics name the tasks with which several workers were lost. A guess.
+KILLERS_NS = 900_000_000_000
+#: Samples of a worker's memory that are kept to tell how it died, and tasks in its threads. Guesses that bound memory.
+MAX_SAMPLES, MAX_IN_THREADS = 16, 32
+
+
+@dataclass(frozen=True, slots=True)
+class MemorySample:
+    """Memory of a worker's process, some time before the worker was lost."""
+
+    nbytes: int
+    ns_before: int
+
+
+@dataclass(frozen=True, slots=True)
+class TaskInThread:
+    """A task in a thread of a worker that was lost."""
+
+    key: str
+    prefix: str
+    #: Time for which it had run at the last heartbeat; None if the worker took it up, at most, after that.
+    ran_seconds: float | None = None
 
 
 @dataclass(slots=True, eq=False)
@@ -37,11 +62,36 @@ class Loss:
     #: Its ``lost-worker`` time, and that of its running tasks by prefix.
     ns: int = 0
     prefixes: Mapping[str, int] = field(default_factory=dict)
+    in_threads: Sequence[TaskInThread] = ()
+    #: Instant and bytes of the last samples of its process's memory, oldest first.
+    memory: deque[tuple[int, int]] = field(default_factory=lambda: deque(maxlen=MAX_SAMPLES))
+
+    def sample_memory(self, nbytes: int, *, at: int) -> None:
+        """Note its memory at an instant, which may be before the last one: a nanny's look travels its own way."""
+        self.memory.append((at, nbytes))
+        if len(self.memory) > 1 and at < self.memory[-2][0]:
+            self.memory = deque(sorted(self.memory), MAX_SAMPLES)
+
+    @property
+    def last_memory(self) -> list[MemorySample]:
+        """The last samples of its memory, oldest first."""
+        return [MemorySample(nbytes, max(0, self.left - at)) for at, nbytes in self.memory]
 
     @property
     def why(self) -> str:
         """Reason why it left, or else the way in which that was noticed."""
         return self.reason or self.noticed or NOT_KNOWN
+
+
+def killers(in_threads: Iterable[Iterable[TaskInThread]]) -> dict[str, int]:
+    """Number of workers, by the keys that were in a thread of two or more as these were lost; the most first."""
+    found = Counter(task.key for tasks in in_threads for task in tasks)
+    return {key: workers for key, workers in found.most_common() if workers > 1}
+
+
+def recent_killers(losses: Iterable[Loss], *, at: int) -> dict[str, int]:
+    """:func:`killers` among the workers that were lost lately."""
+    return killers(loss.in_threads for loss in losses if at - loss.left < KILLERS_NS and not loss.in_order)
 
 
 def by_prefix(
@@ -85,12 +135,16 @@ def costs(
             "prefixes": {prefix: ns for prefix, ns in lost.items() if prefix and ns},
             "recomputed_ns": ns,
             "recomputed_tasks": number,
+            "in_threads": [asdict(task) for task in loss.in_threads],
+            "last_memory": [asdict(sample) for sample in loss.last_memory],
+            "memory_limit": loss.memory_limit,
         }
         for (loss, lost), ns, number in zip(went, again, numbers, strict=True)
         if not loss.in_order or number
     ]
     rest, others = whole - sum(again), max(0, tasks - sum(numbers))
     if rest:
-        unknown = {"worker": "", "reason": "", "in_order": False, "ns": 0, "prefixes": {}}
+        unknown: dict[str, Any] = {"worker": "", "reason": "", "in_order": False, "ns": 0, "prefixes": {}}
+        unknown |= {"in_threads": [], "last_memory": [], "memory_limit": None}
         rows.append({**unknown, "recomputed_ns": rest, "recomputed_tasks": others})
     return rows

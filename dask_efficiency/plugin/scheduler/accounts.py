@@ -32,7 +32,7 @@ from dask_efficiency.plugin.processors import oom_kills, own_time
 from dask_efficiency.plugin.scheduler import departures
 from dask_efficiency.plugin.scheduler.endings import FailureWatch
 from dask_efficiency.plugin.scheduler.events import LoggedEvents
-from dask_efficiency.plugin.scheduler.heartbeats import HeartbeatArrivals
+from dask_efficiency.plugin.scheduler.heartbeats import HeartbeatArrivals, dask_metric
 from dask_efficiency.plugin.scheduler.idle_watch import IdleWatch
 from dask_efficiency.plugin.scheduler.joining import check_registration
 from dask_efficiency.plugin.scheduler.loop_meter import LoopMeter
@@ -62,6 +62,8 @@ FOLLOWED_ANSWERS = 100
 FINAL_SNAPSHOT_NS = 250_000_000
 #: Seconds between the last two questions to the nanny of a worker that vanished: a busy machine tells it late.
 NANNY_SECONDS = 4.0
+#: Nanoseconds between two samples of memory that are of different heartbeats.
+SAME_HEARTBEAT_NS = 50_000_000
 _OF_NANNY = "an answer of a nanny"
 #: Nanoseconds between two requests to a worker to send everything anew: more than two heartbeats of large clusters.
 ASK_AGAIN_NS = 10_000_000_000
@@ -79,6 +81,18 @@ class Moment:
     causes: Mapping[str, int] = field(default_factory=dict)
     #: Finalized time by prefix and :data:`~dask_efficiency.accounts.worker.balance.TASK_BUCKETS`; once a minute.
     prefixes: Mapping[str, Sequence[int]] | None = None
+
+
+def _sample_memory(loss: Loss, ws: WorkerState, at: int) -> None:
+    """Keep the memory of a worker's process by its last heartbeat, which came ``at`` an instant; not twice."""
+    nbytes = dask_metric(ws.metrics, "memory")
+    if math.isfinite(nbytes) and all(abs(at - known) > SAME_HEARTBEAT_NS for known, _ in loss.memory):
+        loss.sample_memory(max(0, round(nbytes)), at=at)
+
+
+def _age(ws: WorkerState) -> int:
+    """Nanoseconds since the last heartbeat of a worker."""
+    return max(0, round((time.time() - ws.last_seen) * 1e9))
 
 
 class Timelines:
@@ -198,6 +212,7 @@ class ClusterAccounts:
         presence = self.cluster.worker_joined(address, fitting(ws.name), ws.nthreads, at=at, asked=asked)
         loss = presence.loss
         loss.mark, loss.address, loss.memory_limit = ws.server_id, address, ws.memory_limit
+        _sample_memory(loss, ws, at - _age(ws))
         self.work.worker_joined(presence)
         for opened in self._windows.values():
             opened.window.worker_joined(presence)
@@ -215,6 +230,7 @@ class ClusterAccounts:
         presence = self.cluster.present.get(address)
         if presence is not None and ws is not None:
             presence.loss.oom_kills = departures.oom_kills(ws.host, ws.metrics.get(METRIC))
+            _sample_memory(presence.loss, ws, at - _age(ws))
         self.cluster.worker_left(address, at=at)
         if presence is not None and presence in self.cluster.closing:
             self._background.call_later(FINAL_SNAPSHOT_NS / 2e9, self.ask_leaving, presence)
@@ -247,7 +263,7 @@ class ClusterAccounts:
         ask, again = partial(self._workers.ask_directly, nanny), after < NANNY_SECONDS
         lines = await ask("get_logs", n=departures.LOG_LINES)
         if lines is None and not again:
-            loss.noticed += ", and its nanny does not answer"
+            loss.noticed += f", and its nanny does not answer{departures.NANNY_GONE}"
             return
         reason = None if lines is None else self._odd(_OF_NANNY, departures.in_log, lines, pid)
         if reason == SIGKILLED and loss.oom_kills is not None:
@@ -318,6 +334,7 @@ class ClusterAccounts:
             if ws is not None and payload is not None and self._is_there(address, ws):
                 came = self._arrivals.take(address, ws, payload, at)
                 if (presence := self.cluster.present.get(address)) is not None:
+                    _sample_memory(presence.loss, ws, came)
                     self.take_snapshot(address, payload, came)
                     self.stragglers.take_heartbeat(address, ws, payload, came)
                     self._parts.each("take_heartbeat", address, ws, came)

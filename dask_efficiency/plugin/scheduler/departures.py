@@ -3,12 +3,25 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from signal import Signals
 from typing import Any
 
+from distributed.scheduler import TaskState, WorkerState
+
 from dask_efficiency.accounts.checks import listed, seconds, text, whole
-from dask_efficiency.accounts.cluster.losses import BY_KERNEL, FOR_MEMORY, SIGKILLED, Loss
+from dask_efficiency.accounts.cluster.losses import (
+    BY_KERNEL,
+    BY_OTHERS,
+    FOR_MEMORY,
+    MAX_IN_THREADS,
+    SIGKILLED,
+    Loss,
+    TaskInThread,
+)
+from dask_efficiency.accounts.intake import number
+from dask_efficiency.accounts.skew import key_name
+from dask_efficiency.accounts.worker.log import prefix_of
 from dask_efficiency.plugin.names import MAX_PATH, OOM_KILLS
 
 #: Topics of upstream's events: of a nanny just before it kills its worker, and of the scheduler itself.
@@ -21,6 +34,8 @@ CLOSING = "closing-worker"
 REMOVED = "remove-worker"
 #: Lines of a nanny's log that are read; nannies of one process share its log.
 LOG_LINES = 200
+#: Meaning of a nanny that does not answer.
+NANNY_GONE = ": the host is gone, or a batch system or container ended both"
 #: How the scheduler noticed, by stimulus of the removal.
 _NOTICED = {
     "handle-worker-cleanup": "its connection broke",
@@ -70,6 +85,18 @@ def on_removal(stimulus_id: str, *, expected: bool, nanny: bool) -> tuple[str, s
     return "", noticed if nanny or expected else f"{noticed}; without a nanny, the reason is unknown"
 
 
+def in_threads(ws: WorkerState, assigned: Collection[TaskState]) -> list[TaskInThread]:
+    """Tasks in the threads of a worker that is removed, of those ``assigned`` to it.
+
+    Those that ran at its last heartbeat and have not ended; and as many others as it had threads for, the most urgent
+    first, which it may have begun since.
+    """
+    ran = {ts: number(ws.executing[ts]) or 0.0 for ts in assigned if ts in ws.executing}
+    others = sorted((ts for ts in assigned if ts not in ran), key=lambda ts: ts.priority or ())
+    found = [*sorted(ran, key=lambda ts: -ran[ts]), *others[: max(0, ws.nthreads - len(ran))]]
+    return [TaskInThread(key_name(ts.key), prefix_of(ts.prefix.name), ran.get(ts)) for ts in found[:MAX_IN_THREADS]]
+
+
 def in_log(lines: object, pid: int) -> str:
     """End of a process according to its nanny's log, newest line first; empty if the log has nothing on it."""
     ended = re.compile(rf"Worker process {pid} (?:was killed by signal ({_NUMBER})|exited with status ({_NUMBER}))\b")
@@ -101,6 +128,8 @@ def by_kernel(loss: Loss, answer: object, losses: Iterable[Loss]) -> str:
             others = (one.oom_kills for one in losses if not one.reason or one.reason.endswith(BY_KERNEL))
             died = sum(1 for its in others if its and its[:2] == (host, file) and before <= its[2] < kills)
             return f"{SIGKILLED}, {'' if died <= kills - before else 'probably '}{BY_KERNEL}"
+        case (_, _, int()), {"result": int()}:
+            return f"{SIGKILLED}, {BY_OTHERS}"
     return SIGKILLED
 
 

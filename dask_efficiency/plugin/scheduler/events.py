@@ -13,7 +13,7 @@ from typing import Any, Protocol
 from distributed import Scheduler
 from distributed.scheduler import WorkerState
 
-from dask_efficiency.accounts.checks import flag, keys, listed, mapping, text
+from dask_efficiency.accounts.checks import flag, keys, listed, mapping, text, whole
 from dask_efficiency.accounts.cluster.cluster import ClusterLedger
 from dask_efficiency.accounts.cluster.presence import Presence
 from dask_efficiency.accounts.cluster.windows import ClusterWindow
@@ -79,6 +79,8 @@ class LoggedEvents:
         # This is the reason, even if the worker or its log gave another one first, because of the nanny's signal.
         if loss is not None:
             loss.reason = departures.for_memory(message, loss.memory_limit)
+            if message.get("rss") is not None:
+                loss.sample_memory(whole("rss", message["rss"]), at=time.monotonic_ns())
 
     def _explain(self, addresses: Iterable[str], reason: str) -> None:
         """Note the reason why workers go, or have gone, unless there is one."""
@@ -95,14 +97,15 @@ class LoggedEvents:
         expected = flag("expected", message.get("expected", False))
         tasks = accounts.scheduler.tasks
         assigned = keys("processing-tasks", message.get("processing-tasks", ()))
-        prefixes = [tasks[key].prefix.name for key in assigned if key in tasks]
+        had = [tasks[key] for key in assigned if key in tasks]
         loss = presence.loss
         if expected:
             accounts.cluster.worker_closing(address)
         accounts.work.results_lost(loss.mark, stimulus_id)
         reason, loss.noticed = departures.on_removal(stimulus_id, expected=expected, nanny=bool(ws.nanny))
         loss.reason = loss.reason or reason
-        loss.assigned = Counter(map(prefix_of, prefixes))
+        loss.assigned = Counter(prefix_of(ts.prefix.name) for ts in had)
+        loss.in_threads = departures.in_threads(ws, had)
 
     def _take_final_snapshot(self, message: Mapping[str, Any]) -> None:
         """Take a snapshot of this registration, and the windows that came with it."""

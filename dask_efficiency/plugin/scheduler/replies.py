@@ -18,7 +18,7 @@ from dask_efficiency.accounts.cluster.closed_window import ClosedWindow, by_path
 from dask_efficiency.accounts.cluster.failures import FailedAs
 from dask_efficiency.accounts.cluster.history import HistoryPoint, gpus_between, others_between, window_between
 from dask_efficiency.accounts.cluster.idle import Alone
-from dask_efficiency.accounts.cluster.losses import costs, in_window
+from dask_efficiency.accounts.cluster.losses import costs, in_window, recent_killers
 from dask_efficiency.accounts.cluster.presence import own_gpus
 from dask_efficiency.accounts.cluster.span_shares import NOBODY
 from dask_efficiency.accounts.cluster.timeline import Timeline, timeline_between
@@ -45,6 +45,8 @@ from dask_efficiency.show.figures import format_number
 
 #: Workers that a live view shows one by one, to bound a reply.
 MAX_LIVE_WORKERS = 1_000
+#: Tasks with which several workers were lost that a live view names. By eye.
+MAX_KILLERS = 3
 #: Note of a report that no window was opened for.
 IN_RETROSPECT = (
     "made in retrospect, of heartbeats: tasks that ran before the window began count pro rata; lines, spans, names of "
@@ -334,6 +336,7 @@ def of_live(accounts: ClusterAccounts) -> dict[str, Any]:
         "tasks": dict(cluster.tasks),
         "gpus": own_gpus(shown.values()),
         "amounts": cluster.extra("amounts"),
+        "killers": dict(islice(recent_killers(cluster.losses, at=at).items(), MAX_KILLERS)),
     }
 
 

@@ -22,7 +22,7 @@ from dask_efficiency.accounts.buckets import (
 from dask_efficiency.accounts.facts import SEPARATOR
 from dask_efficiency.plugin.names import ALL_WORKERS, NO_SPAN, OTHER_WORK
 from dask_efficiency.report.model import EfficiencyReport
-from dask_efficiency.report.turnover import arrival_lines, lost_worker_line, most_costly_first
+from dask_efficiency.report.turnover import arrival_lines, killer_texts, lost_worker_line, most_costly_first
 from dask_efficiency.show.columns import as_table, names, seconds, shares
 from dask_efficiency.show.document import (
     MAX_ROWS,
@@ -311,7 +311,8 @@ def lost_workers(report: EfficiencyReport, extent: Extent = SCREEN) -> Section:
     """Lost workers, why they went and what each cost, the most costly first."""
     ranked = most_costly_first(report.lost_workers)
     more = len(ranked) - (room := MAX_ROWS if extent.drawn else TOP_GROUPS)
-    return section("Lost workers", *map(lost_worker_line, ranked[:room]), f"{more} more" if more > 0 else "")
+    lines = [*killer_texts(ranked), *map(lost_worker_line, ranked[:room])]
+    return section("Lost workers", *lines, f"{more} more" if more > 0 else "")
 
 
 def repeats(report: EfficiencyReport, extent: Extent = SCREEN) -> Section:

@@ -1,13 +1,17 @@
 from __future__ import annotations
 
+from types import SimpleNamespace
+from typing import Any
+
 import pytest
 
-from dask_efficiency.accounts.cluster.losses import Loss
+from dask_efficiency.accounts.cluster.losses import BY_OTHERS, MAX_IN_THREADS, Loss, TaskInThread
 from dask_efficiency.plugin.names import MAX_PATH
 from dask_efficiency.plugin.scheduler.departures import (
     by_kernel,
     for_memory,
     in_log,
+    in_threads,
     on_closing,
     on_removal,
     oom_kills,
@@ -106,7 +110,7 @@ PROBABLE = "killed by SIGKILL, probably by the kernel: out of memory"
     ("before", "now", "others", "reason"),
     [
         (("host", "/events", 3), 4, [], SURE),
-        (("host", "/events", 3), 3, [], "killed by SIGKILL"),
+        (("host", "/events", 3), 3, [], f"killed by SIGKILL, {BY_OTHERS}"),
         (("host", "/events", 3), None, [], "killed by SIGKILL"),
         (None, 4, [], "killed by SIGKILL"),
         # Of two that vanished, the kernel has killed both, or one.
@@ -129,3 +133,24 @@ def test_the_kernel_killed_a_worker_if_it_counted_a_kill_since_its_last_heartbea
 def test_a_nanny_that_gives_no_count_leaves_the_signal_as_the_reason():
     loss = Loss(oom_kills=("host", "/events", 3))
     assert by_kernel(loss, None, [loss]) == "killed by SIGKILL"
+
+
+class Task:
+    """A task as far as the scheduler's state is read."""
+
+    def __init__(self, key: str, urgency: int | None) -> None:
+        self.key, self.prefix = key, SimpleNamespace(name=key.partition("-")[0])
+        self.priority = None if urgency is None else (urgency,)
+
+
+def test_in_the_threads_of_a_lost_worker_were_tasks_of_its_last_heartbeat_then_the_most_urgent_ones():
+    ran, ended, next_one, last, seceded = (
+        Task(*a) for a in (("a-1", 5), ("b-1", 1), ("c-1", 2), ("d-1", 9), ("e-1", 0))
+    )
+    worker: Any = SimpleNamespace(nthreads=2, executing={ran: 0.5, ended: 0.1})
+    assert in_threads(worker, [last, next_one, ran]) == [TaskInThread("a-1", "a", 0.5), TaskInThread("c-1", "c", None)]
+    assert in_threads(worker, []) == []
+    worker.executing |= {seceded: 3.0}
+    assert [one.key for one in in_threads(worker, [last, ran, seceded])] == ["e-1", "a-1"]
+    many = SimpleNamespace(nthreads=1_000, executing={})
+    assert len(in_threads(many, [Task(f"x-{i}", None) for i in range(100)])) == MAX_IN_THREADS
