@@ -9,7 +9,7 @@ from typing import Any
 
 from dask_efficiency.accounts.checks import MAX_NANOSECONDS, RefusedPayload, listed, mapping, short, text, whole
 from dask_efficiency.accounts.lines import Frame, HolderRow, Holdup, SampleRow, Stack
-from dask_efficiency.accounts.metered import BYTES, MEMORY, Metered
+from dask_efficiency.accounts.metered import Metered
 from dask_efficiency.accounts.rows import add
 from dask_efficiency.accounts.skew import TaskSizes, decode_sizes, encode_sizes, merge_sizes
 
@@ -127,7 +127,7 @@ class MergedProfiles:
             room = len(self.metered) < MAX_ROWS, len(self.metered) < 2 * MAX_ROWS, True
             key = next(key for key, free in zip(kept, room, strict=True) if free or key in self.metered)
             before = self.metered.get(key, 0)
-            if (one.context, one.unit) == (MEMORY, BYTES):  # a peak, also of a worker that came twice
+            if key[1].is_level:  # also of a worker that came twice
                 self.metered[key] = max(value, before)
             else:
                 self.metered[key] = min(before + value, MAX_NANOSECONDS)

@@ -12,14 +12,18 @@ SECONDS, BYTES, COUNT = "seconds", "bytes", "count"
 ITEMS = "objects"
 
 #: Contexts: tasks, the background of P2P shuffles, transfers between workers, the peak of a worker's memory, results of
-#: tasks, and messages as they are serialized and deserialized.
+#: tasks, messages as they are serialized and deserialized, and files that tasks read.
 EXECUTE, P2P, TRANSFERS, MEMORY, RESULTS, MESSAGES = "execute", "p2p", "transfers", "memory", "results", "messages"
+FILES = "files"
 
 #: Labels of memory: of the worker's process, of results in it as Dask estimates them, and, of a prefix, how often both
 #: were sampled while its tasks ran. :data:`SHARED` follows where others ran, too.
 PROCESS, MANAGED, SAMPLES = "process", "managed", "samples"
 SHARED = ", shared"
 
+#: Label of the bytes that tasks of a prefix read. And first words of labels that end in a file's name, or ``(other)``:
+#: its size, and bytes read with it open, as it was seen to be opened again, to stay open, or neither.
+READ, SIZE, AGAIN, KEPT_OPEN, ONCE = "read", "size", "again", "kept-open", "once"
 #: Labels of ours. Of results: those of tasks, and those that left a faster memory or came back, by their size in it.
 MADE = "made"
 SPILLED_UNCOMPRESSED, READ_UNCOMPRESSED = "spilled-uncompressed", "read-back-uncompressed"
@@ -93,8 +97,17 @@ class Metered(NamedTuple):
         return {"disk-write": "spilled", "disk-read": "read-back", "memory-read": "found-in-memory"}.get(self.label, "")
 
     @property
+    def is_level(self) -> bool:
+        """True for bytes of which the largest counts, and no sum: peaks of memory, and sizes of known files."""
+        of_file = self.context == FILES and self.label.startswith(SIZE) and not self.label.endswith(OTHER)
+        return self.unit == BYTES and (self.context == MEMORY or of_file)
+
+    @property
     def rest(self) -> Metered:
         """The quantity as which it counts once too many are kept apart; of these there are few, whatever is counted."""
         known = self.context in (TRANSFERS, MEMORY, RESULTS) or (self.way and self.context != EXECUTE)
+        known = known or (self.context, self.label) == (FILES, READ)
         unit = self.unit if self.unit in (SECONDS, BYTES, COUNT, ITEMS) else OTHER
+        if self.context == FILES and (way := self.label.partition(" ")[0]) in (SIZE, AGAIN, KEPT_OPEN, ONCE):
+            return Metered(FILES, "", "", f"{way} {OTHER}", unit)
         return Metered(self.context, "", "", self.label if known else OTHER, unit)

@@ -72,7 +72,7 @@ def _of_rows(
     held = sum(ns for _, how, _, ns in fitting if how != NATIVE)
     if held < UNDER_GIL_AT_LEAST * computed:
         return None
-    place = _own_line((stack, ns) for _, _, stack, ns in fitting) or _sent_by(report, fitting)
+    place = own_line((stack, ns) for _, _, stack, ns in fitting) or _sent_by(report, fitting)
     return much_of_time(
         report, COMPUTING, computed + waited, place, share_under_gil=held / computed if computed else 0.0
     )
@@ -112,7 +112,7 @@ def _computed(report: EfficiencyReport) -> list[tuple[str, str, Stack, int]]:
     return [(row.prefix, row.cause, row.stack, round(row.ns * exact.get(row.prefix, 0.0))) for row in sampled]
 
 
-def _own_line(rows: Iterable[tuple[Stack, int]]) -> str:
+def own_line(rows: Iterable[tuple[Stack, int]]) -> str:
     """The user's own function, and its line, in which most of the time was."""
     functions: Counter[tuple[str, str]] = Counter()
     lines: Counter[tuple[str, str, str]] = Counter()

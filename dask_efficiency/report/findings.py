@@ -16,6 +16,7 @@ from dask_efficiency.report.conditions import NOTHING_KNOWN, Conditions, conditi
 from dask_efficiency.report.culprits import find_culprits, lost_prefixes, lost_stacks, senders
 from dask_efficiency.report.cures import tasks_by_prefix, with_recipe
 from dask_efficiency.report.endings import ENDINGS, ending_clause, endings, follows
+from dask_efficiency.report.file_reads import read_again
 from dask_efficiency.report.gpu import summary
 from dask_efficiency.report.kinds import (
     BESIDE,
@@ -72,10 +73,10 @@ from dask_efficiency.straggler.wording import as_finding
 
 #: Share of the first finding's saving from which others are shown with it. By judgement.
 WORTH_SHOWING = 0.25
-#: Weights in the ranking: a bound is seldom reached; findings that name a worker or results explain causes and come
-#: first. By judgement: benchmarks/diagnoses.py checks which findings lead.
+#: Weights in the ranking: a bound is seldom reached; findings that name a worker, results or files explain causes, and
+#: come first. By judgement: benchmarks/diagnoses.py checks which findings lead.
 BOUND_COUNTS, NAMED_COUNTS = 0.5, 2.0
-NAMED = frozenset({"slow-worker", "slow-host", "repeats", *EXPLAINS})
+NAMED = frozenset({"slow-worker", "slow-host", "repeats", "reads-again", *EXPLAINS})
 #: Loss while one task puts a result together, which is part of its way to the client.
 FETCHED = "idle/parallelism"
 
@@ -98,7 +99,7 @@ def find(report: EfficiencyReport) -> tuple[Finding, ...]:
     if (shuffled := shuffling(report)) is not None:
         explained |= {FOR_CLUSTER} if conditions_of(report).places.get(CLUSTER) == SHUFFLE else set()
     found = [one for one in found if one.kind not in explained]
-    found += [one for one in (known, shuffled) if one is not None]
+    found += [one for one in (known, shuffled, read_again(report)) if one is not None]
     found = [kept_promise(report, one, least) for one in found]
     worth = [one for one in found if one.saves_seconds is None or one.saves_seconds >= least]
     worth = [one for one in worth if not follows(first, report, one.kind)]

@@ -373,6 +373,8 @@ computing: Computing in Python, step by step
     Use functions of whole arrays or columns, or compile it by numba: Python steps hold the GIL.
 shuffling: Shuffling rows between workers
     Shuffle fewer columns, filter before, or merge with one partition: a small table needs no shuffle.
+reads-again: The same files are read again and again
+    Use chunks as the files have them, or load each file once, in one task that the others depend on.
 gpu-idle: GPUs idle
     See what tasks do between their kernels, and give GPUs more work at a time.
 """)

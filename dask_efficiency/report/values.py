@@ -282,8 +282,9 @@ class MeteredRow:
     #: Empty if there were too many rows to keep workers apart.
     worker: str
     #: ``execute``: in tasks; ``p2p``: in the background of shuffles; ``transfers``: results sent between workers;
-    #: ``memory``: peak of memory; ``messages``: what was serialized and deserialized; or the place of other spilling,
-    #: and of the parts of transfers: ``gather-dep``, ``get-data``, ``memory-monitor``.
+    #: ``memory``: peak of memory; ``messages``: what was serialized and deserialized; ``files``: what tasks read, and
+    #: the files' sizes; or the place of other spilling, and of the parts of transfers: ``gather-dep``, ``get-data``,
+    #: ``memory-monitor``.
     context: str
     span: str
     #: Prefix of the tasks; for received results, the sending worker.

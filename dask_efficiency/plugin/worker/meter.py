@@ -176,8 +176,8 @@ class WorkerMeter:
         self._metered = MeteredWindows(
             *(self._metrics.gained, self._shuffles.metered, self._pending.made, counted.transfers),
             *(self.spills.moved, counted.samples),
-            beside=partial(MESSAGES_HERE.metered, self._of_messages),
-            levels=counted.memory,
+            beside=lambda: MESSAGES_HERE.metered(self._of_messages) | self._causes.files.totals(),
+            levels=lambda: counted.memory() | self._causes.files.sizes(),
         )
         self.hooks = WorkerHooks(
             worker, self._slots, self._pending, self.spills, self.threads, log, failed=self._guard.fail, at=at

@@ -26,6 +26,7 @@ from dask_efficiency.plugin.messages import MESSAGES_HERE
 from dask_efficiency.plugin.processors import Throttling, own_processors
 from dask_efficiency.plugin.stacks import Stacks, has_gil
 from dask_efficiency.plugin.thread_clocks import HeldReader, ThreadClocks, ThreadFiles
+from dask_efficiency.plugin.worker.file_reads import FileLooks, FileReads
 from dask_efficiency.plugin.worker.look import Look
 from dask_efficiency.plugin.worker.threads import TaskThreads
 from dask_efficiency.plugin.worker.wait_states import CALLS, WaitStates, find_gil
@@ -49,14 +50,18 @@ MAX_SAMPLES = 100_000
 class WaitingSampler:
     """Samples why the threads of a worker's tasks wait; made and called on the event loop. A failure ends it."""
 
-    def __init__(self, worker: Worker, task_threads: TaskThreads) -> None:
+    def __init__(self, worker: Worker, task_threads: TaskThreads, files: FileReads) -> None:
         self._guard = Guard("the sampler", "dask_efficiency no longer samples why tasks of this worker wait")
+        what = "dask_efficiency no longer finds files that tasks of this worker read again"
+        self._files_guard = Guard("looking for open files", what)
         self._not_here: str | None = None
         #: As of the last :meth:`tick_now`.
         self.sums = WaitingSums()
         self._worker, self._task_threads = worker, task_threads
         self._windows = SampleWindows()
-        self._loop_ident = threading.get_ident()
+        self._loop_ident, self._loop_native_id = threading.get_ident(), threading.get_native_id()
+        self._files = files
+        self._file_looks: FileLooks | None = None
         self._added: deque[tuple[Key, str, int]] = deque(maxlen=MAX_SAMPLES)
         self._samples: deque[Sample] = deque(maxlen=MAX_SAMPLES)
         #: Held by the thread that looks or reads: the sampler's, or the event loop's.
@@ -126,6 +131,8 @@ class WaitingSampler:
     def open_window(self, window_id: str) -> None:
         """Begin to keep stacks under this id."""
         self.tick_now(edge=True)
+        if not self._windows:
+            self._files.begin()
         self._windows.open(window_id)
         if self._look is not None:
             self._look.stacks_wanted = True
@@ -169,6 +176,9 @@ class WaitingSampler:
                 add=self._added.append,
                 sample=self._samples.append,
             )
+            with suppress(OSError):  # the kernel does not count what is read
+                of_files = FileLooks(reader, self._loop_native_id, self._worker.local_directory, self._files)
+                self._file_looks = opened.enter_context(closing(of_files))
             look.begin(monotonic_ns())
             self._look = look
             samples = self._samples
@@ -226,10 +236,16 @@ class WaitingSampler:
                 before = clocks
                 blocks.look(look.stacks_wanted)
             look.read_files()
+            if look.stacks_wanted and self._file_looks is not None:
+                self._files_guard(self._file_looks.look, at, self._prefixes)
             took = thread_time_ns() - began
             # One long look, as the first ones are, must not delay the next for long.
             self._cost += 0.4 * (min(took, 3 * self._cost) - self._cost)
             self._spent += took
+
+    def _prefixes(self) -> list[str]:
+        """Prefix of the task of each thread that runs one."""
+        return [key[1] for _, _, key in _running(self._worker, self._task_threads) if key is not None]
 
     def _is_idle(self) -> bool:
         return not self._worker.state.executing and not self._task_threads.live

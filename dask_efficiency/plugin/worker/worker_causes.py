@@ -15,6 +15,7 @@ from dask_efficiency.accounts.worker.balance import TASK_BUCKETS, Balance, Windo
 from dask_efficiency.accounts.worker.reservations import SlotReservation
 from dask_efficiency.accounts.worker.waiting import Key
 from dask_efficiency.plugin.guard import Guard
+from dask_efficiency.plugin.worker.file_reads import FileReads
 from dask_efficiency.plugin.worker.sampler import WaitingSampler
 from dask_efficiency.plugin.worker.threads import TaskThreads
 from dask_efficiency.plugin.worker.window_details import begin_window
@@ -29,7 +30,9 @@ class WorkerCauses:
     """Splits a worker's ``thread-noncpu``, if it is sampled, and ``overhead`` by cause, until a failure."""
 
     def __init__(self, worker: Worker, threads: TaskThreads) -> None:
-        self._new_sampler = partial(WaitingSampler, worker, threads)
+        #: Of the open windows.
+        self.files = FileReads()
+        self._new_sampler = partial(WaitingSampler, worker, threads, self.files)
         self._sampler = self._new_sampler()
         self._started = self._sampling = self._enabled = False
         self._guard = Guard("finding causes", "dask_efficiency no longer finds why this worker's threads wait")

@@ -7,6 +7,7 @@ import os
 import socket
 import subprocess
 import sys
+import tempfile
 import textwrap
 import threading
 import time
@@ -16,6 +17,7 @@ import pytest
 from distributed.threadpoolexecutor import ThreadPoolExecutor
 
 from dask_efficiency.plugin.stacks import has_gil
+from dask_efficiency.plugin.worker.file_reads import FileReads
 from dask_efficiency.plugin.worker.look import Look
 from dask_efficiency.plugin.worker.sampler import WaitingSampler, stood_still
 from tests.plugin.watch import eventually
@@ -48,7 +50,8 @@ class Scene:
         self.worker.io_loop = SimpleNamespace(asyncio_loop=self.loop)
         self.threads = self.worker.threads
         self.threads.attach()
-        self.sampler = WaitingSampler(self.worker, self.threads)
+        self.worker.local_directory = tempfile.gettempdir()
+        self.sampler = WaitingSampler(self.worker, self.threads, FileReads())
 
     def submit(self, function):
         name = f"inc-{next(self.numbers)}"
@@ -106,7 +109,7 @@ def test_a_window_keeps_its_samples_when_another_sampler_goes_on(scene):
     eventually(lambda: scene.sampled().get("sleep", 0) > SECOND // 2)
     done.set()
     scene.sampler.stop()
-    former, scene.sampler = scene.sampler, WaitingSampler(scene.worker, scene.threads)
+    former, scene.sampler = scene.sampler, WaitingSampler(scene.worker, scene.threads, FileReads())
     scene.sampler.go_on(former)
     profile = scene.sampler.close_window("w").profile
     assert sum(ns for row, ns in profile.items() if row.cause == "sleep") > SECOND // 4

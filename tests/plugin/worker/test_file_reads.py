@@ -1,0 +1,165 @@
+"""Which files were read again: known answers of what looks find open."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import IO
+
+import pytest
+
+from dask_efficiency.accounts.metered import AGAIN, FILES, KEPT_OPEN, ONCE, READ, SIZE
+from dask_efficiency.accounts.rows import OTHER
+from dask_efficiency.plugin.thread_clocks import HeldReader
+from dask_efficiency.plugin.worker.file_reads import (
+    LOOKS_OPEN,
+    MAX_FILES,
+    MAX_NAMED,
+    MIN_INTERVAL_NS,
+    FileLooks,
+    FileReads,
+    OpenFile,
+)
+
+MB = 1_000_000
+TENTH = 100_000_000
+
+
+def looked(looks: Sequence[Sequence[OpenFile]], *, nbytes: int = MB, prefixes: Sequence[str] = ("load",)) -> FileReads:
+    """Looks a tenth of a second apart, with so many bytes read before each."""
+    reads = FileReads()
+    for found in looks:
+        reads.add(nbytes, TENTH, prefixes, found)
+    return reads
+
+
+def named(name: str, *, fd: int = 7, nbytes: int = MB, position: int = 0) -> OpenFile:
+    return OpenFile(fd, name, nbytes, position)
+
+
+def bytes_of(reads: FileReads) -> dict[str, int]:
+    """Bytes by label, without those by prefix."""
+    return {each.label: n for each, n in reads.totals().items() if n and each.label != READ}
+
+
+def ways(reads: FileReads) -> dict[str, int]:
+    """Bytes by the way in which their files were seen."""
+    found = dict.fromkeys((AGAIN, KEPT_OPEN, ONCE), 0)
+    for label, n in bytes_of(reads).items():
+        found[label.partition(" ")[0]] += n
+    return found
+
+
+def test_files_that_are_read_in_turn_twice_are_read_again_and_those_of_one_turn_are_not() -> None:
+    turn = [[named(f"day-{i}")] for i in range(15)]
+    assert ways(looked(turn)) == {AGAIN: 0, KEPT_OPEN: 0, ONCE: 15 * MB}
+    twice = looked([*turn, *turn])
+    assert ways(twice) == {AGAIN: 30 * MB, KEPT_OPEN: 0, ONCE: 0}
+    assert sum(twice.sizes().values()) == 15 * MB
+
+
+def test_a_thousand_files_that_are_read_once_are_never_read_again() -> None:
+    reads = looked([[named(f"file-{i}")] for i in range(1_000)])
+    assert ways(reads) == {AGAIN: 0, KEPT_OPEN: 0, ONCE: MAX_FILES * MB + (1_000 - MAX_FILES) * MB}
+    assert len(reads.sizes()) == MAX_NAMED + 1
+    assert len(reads.totals()) <= MAX_NAMED + 2
+
+
+def test_a_file_in_two_descriptors_and_one_that_goes_back_are_opened_again_and_one_that_goes_on_is_not() -> None:
+    assert ways(looked([[named("one", fd=7), named("one", fd=8)]]))[AGAIN] == MB
+    assert ways(looked([[named("one", position=5)], [named("one", position=2)]]))[AGAIN] == 2 * MB
+    assert ways(looked([[named("one", position=5)], [named("one", position=9)]]))[ONCE] == 2 * MB
+    assert ways(looked([[named("one", position=5)], [], [named("one", position=9)]]))[AGAIN] == 2 * MB
+
+
+def test_a_file_that_is_open_at_each_look_is_kept_open() -> None:
+    assert ways(looked([[named("cached")]] * LOOKS_OPEN)) == {AGAIN: 0, KEPT_OPEN: LOOKS_OPEN * MB, ONCE: 0}
+
+
+def test_bytes_are_divided_by_size_and_what_is_read_too_fast_for_a_file_is_of_others() -> None:
+    """In a tenth of a second one thread reads a file five times at most, and two do ten times."""
+    found = [named("large", fd=7, nbytes=9 * MB), named("small", fd=8)]
+    assert bytes_of(looked([found], nbytes=10 * MB)) == {f"{ONCE} large": 9 * MB, f"{ONCE} small": MB}
+    assert bytes_of(looked([[named("small")]], nbytes=12 * MB)) == {f"{ONCE} small": 5 * MB, f"{ONCE} {OTHER}": 7 * MB}
+    both = looked([[named("small")]], nbytes=12 * MB, prefixes=("load", "mean"))
+    assert bytes_of(both) == {f"{ONCE} small": 10 * MB, f"{ONCE} {OTHER}": 2 * MB}
+
+
+def test_all_bytes_are_of_the_prefixes_that_ran_also_where_no_file_is_open() -> None:
+    reads = looked([[named("one")], []], nbytes=3, prefixes=("load", "mean"))
+    by_prefix = {each.prefix: n for each, n in reads.totals().items() if each.label == READ}
+    assert sum(by_prefix.values()) == 6
+    assert by_prefix.keys() == {"load", "mean"}
+    assert {each.context for each in reads.totals()} == {FILES}
+    assert [each.label for each in reads.sizes()] == [f"{SIZE} one"]
+    reads.begin()
+    assert not bytes_of(reads)
+    assert not reads.sizes()
+
+
+@contextmanager
+def looks_at(reads: FileReads, local: Path) -> Iterator[FileLooks]:
+    if not Path("/proc/self/io").exists():
+        pytest.skip("/proc/self/io is not there: nobody counts what is read")
+    with (
+        closing(HeldReader()) as reader,
+        closing(FileLooks(reader, threading.get_native_id(), str(local), reads)) as it,
+    ):
+        yield it
+
+
+def read_in_a_thread(file: IO[bytes]) -> None:
+    """What the thread that looks reads itself does not count."""
+    thread = threading.Thread(target=file.read)
+    thread.start()
+    thread.join()
+
+
+def test_files_that_are_open_for_reading_are_found_with_what_was_read(tmp_path: Path) -> None:
+    path = tmp_path / "data"
+    path.write_bytes(bytes(4 * MB))
+    reads = FileReads()
+    with looks_at(reads, tmp_path / "local") as looks, open(tmp_path / "log", "ab") as log, path.open("rb") as file:
+        log.write(b"written")
+        log.flush()
+        looks.look(10 * MIN_INTERVAL_NS, lambda: ["load"])  # begins
+        looks.look(12 * MIN_INTERVAL_NS, lambda: ["load"])
+        assert not reads.sizes()  # nothing was read
+        read_in_a_thread(file)
+        looks.look(14 * MIN_INTERVAL_NS, lambda: ["load"])
+    assert [*reads.sizes().values()] == [4 * MB]
+    (found,) = (n for each, n in reads.totals().items() if each.label == READ)
+    assert found == pytest.approx(4 * MB, rel=0.01)
+
+
+def test_what_is_read_with_a_file_of_dasks_own_open_or_after_a_long_time_is_left_out(tmp_path: Path) -> None:
+    reads = FileReads()
+    for name in ("spilled", "data"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "data").write_bytes(bytes(4 * MB))
+    with looks_at(reads, tmp_path / "spilled") as looks:
+        with open(tmp_path / "spilled" / "data", "rb") as spilled, open(tmp_path / "data" / "data", "rb") as file:
+            looks.look(10 * MIN_INTERVAL_NS, lambda: ["load"])
+            read_in_a_thread(spilled)
+            looks.look(12 * MIN_INTERVAL_NS, lambda: ["load"])
+            read_in_a_thread(file)
+        looks.look(1_000 * MIN_INTERVAL_NS, lambda: ["load"])
+    assert not bytes_of(reads)
+    assert not reads.sizes()
+
+
+def test_of_the_workers_of_one_process_one_looks(tmp_path: Path) -> None:
+    path = tmp_path / "data"
+    path.write_bytes(bytes(4 * MB))
+    first, second = FileReads(), FileReads()
+    with looks_at(first, tmp_path / "a") as one, looks_at(second, tmp_path / "b") as other, path.open("rb") as file:
+        for at in (10, 12):
+            for looks in (one, other):
+                looks.look(at * MIN_INTERVAL_NS, lambda: ["load"])
+            read_in_a_thread(file)
+        for looks in (one, other):
+            looks.look(14 * MIN_INTERVAL_NS, lambda: ["load"])
+    assert first.sizes()
+    assert not second.sizes()
