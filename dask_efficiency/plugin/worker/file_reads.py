@@ -57,10 +57,14 @@ class _File:
         self.seen, self.positions = 0, dict[int, int]()
 
     def see(self, same: Sequence[OpenFile], look: int) -> None:
-        """Count as opened what was not open at the look before, or has gone back since."""
+        """Count it as opened again if no descriptor of the look before is there, or one has gone back.
+
+        More descriptors at once may be copies of one, as ``numpy.fromfile`` makes one to read.
+        """
         former = self.positions if self.seen == look - 1 else {}
-        self.openings += sum(one.position < former.get(one.descriptor, one.position + 1) for one in same)
         self.positions = {one.descriptor: one.position for one in same}
+        went_on = [self.positions[each] >= former[each] for each in self.positions.keys() & former.keys()]
+        self.openings += not went_on or not all(went_on)
         self.seen, self.looks, self.nbytes = look, self.looks + 1, max(self.nbytes, same[0].nbytes)
 
     def label(self, name: str) -> str:

@@ -67,11 +67,17 @@ def test_a_thousand_files_that_are_read_once_are_never_read_again() -> None:
     assert len(reads.totals()) <= MAX_NAMED + 2
 
 
-def test_a_file_in_two_descriptors_and_one_that_goes_back_are_opened_again_and_one_that_goes_on_is_not() -> None:
-    assert ways(looked([[named("one", fd=7), named("one", fd=8)]]))[AGAIN] == MB
+def test_a_file_that_goes_back_or_has_another_descriptor_is_opened_again_and_one_that_goes_on_is_not() -> None:
     assert ways(looked([[named("one", position=5)], [named("one", position=2)]]))[AGAIN] == 2 * MB
     assert ways(looked([[named("one", position=5)], [named("one", position=9)]]))[ONCE] == 2 * MB
     assert ways(looked([[named("one", position=5)], [], [named("one", position=9)]]))[AGAIN] == 2 * MB
+    assert ways(looked([[named("one", fd=7)], [named("one", fd=8)]]))[AGAIN] == 2 * MB
+
+
+def test_a_copy_of_a_descriptor_is_no_opening() -> None:
+    both = [named("one", fd=7, position=5), named("one", fd=8, position=5)]
+    for looks in ([both], [both[:1], both], [both, both[1:]]):
+        assert ways(looked(looks)) == {AGAIN: 0, KEPT_OPEN: 0, ONCE: len(looks) * MB}
 
 
 def test_a_file_that_is_open_at_each_look_is_kept_open() -> None:
