@@ -33,10 +33,10 @@ TINY, AMPLE = 4_000, 1_000_000
 WORDS = ("alpha", "bravo", "charlie", "delta", "echo", "foxtrot", "golf", "hotel")
 
 EXPECTED = Expected(
-    cause="thousands of tasks that take a millisecond each",
+    cause="many small tasks: thousands, of a millisecond each",
     place="the read_text(), or the compute()",
     cure="larger blocks",
-    says=r"\b(small|short|tiny|many)\b.{0,30}\b(tasks?|partitions|blocks|chunks)|tasks?\b.{0,40}\b(small|short|tiny|overhead)"
+    says=r"\b(small|short|tiny|many)\b.{0,30}\b(tasks?|partitions|blocks|chunks)|tasks?\b.{0,40}\b(small|short|tiny)"
     r"|overhead|scheduler.{0,40}\b(busy|bound|limit|bottleneck|cannot keep up)",
     places=marked(__file__),
     cures=r"longer tasks|(larger|bigger|fewer) (\w+ )?(blocks?|partitions?|chunks?|tasks?)|more work (in|per)|batch"
