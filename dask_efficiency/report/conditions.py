@@ -92,7 +92,7 @@ class Conditions:
     #: Share of the cores that tasks, libraries' threads and other processes use.
     cores_used: float = _UNKNOWN
     #: Share of the CPU time in libraries' own threads.
-    libraries: float = 0.0
+    libraries: float = _UNKNOWN
     #: Shares of the waiting for the GIL while event loops held it, and while pandas worked on text.
     gil_of_loops: float = _UNKNOWN
     gil_of_text: float = _UNKNOWN
@@ -160,6 +160,8 @@ class Conditions:
     client_phase: str = ""
     #: What it did then, by its samples: ``"compute"``; empty if not known.
     client_activity: str = ""
+    #: Seconds in which it built graphs, for each task.
+    building: float = 0.0
     #: True if it slept while work was outstanding, too, as one does that polls.
     polls: bool = False
     #: Function of a library that sent graphs at the line that waited for most of them; empty if it called Dask itself.
@@ -168,8 +170,7 @@ class Conditions:
     in_turn: bool = False
     #: Objects in lists and the like that were pickled one by one for clients.
     objects_fetched: float = 0.0
-    #: True if only joining explains unmeasured time.
-    joining: bool = False
+    joining: bool = False  # only that explains unmeasured time
 
     @property
     def small_tasks(self) -> bool:
@@ -331,7 +332,7 @@ def conditions_of(report: EfficiencyReport) -> Conditions:
     waited_for = _waited_for(report)
     waiting = report.waiting
     children = sum(row.ns for row in report.profile if row.bucket == CHILD_CPU) / 1e9
-    loop_busy, loop_by, loop_share = _loop(report)
+    busy, by, share = _loop(report)
     holds = [block for block in blocks_of_scheduler(report) if block.holder not in (EVENT_LOOP, NO_CORE)]
     starved = [block for block in report.loop_blocks if block.holder == NO_CORE]
     by_work = [block for block in report.loop_blocks if block.holder != NO_CORE]
@@ -345,7 +346,7 @@ def conditions_of(report: EfficiencyReport) -> Conditions:
         cores=math.nan if report.cores is None else report.cores,
         others=report.others_share or 0.0,
         cores_used=_cores_used(report),
-        libraries=whole.ns(Bucket.LIBRARY_THREADS) / cpu if cpu else 0.0,
+        libraries=whole.ns(Bucket.LIBRARY_THREADS) / cpu if cpu else math.nan,
         gil_of_loops=_share_of_holders(report, lambda holder: holder.holder == EVENT_LOOP),
         gil_of_text=_share_of_holders(report, lambda holder: any(map(_works_on_text, holder.stack))),
         places={cause: _place(report, cause) for cause in (LOCK, CLUSTER)},
@@ -382,11 +383,12 @@ def conditions_of(report: EfficiencyReport) -> Conditions:
         threads_save=max(of_threads) / wall if of_threads and wall > 0 else math.nan,
         saturation_saves=saves.seconds / wall if saves is not None and wall > 0 else math.nan,
         held=next(iter(report.held_results), _NOTHING_HELD),
-        loop_busy=loop_busy,
-        loop_by=loop_by,
-        loop_share=loop_share,
+        loop_busy=busy,
+        loop_by=by,
+        loop_share=share,
         client_phase=client_phase(report),
         client_activity=doing.activity if doing is not None and time_of_client_counts(report) else "",
+        building=sum(row.ns for row in report.client if row.activity == "build") / 1e9 / tasks if tasks else 0.0,
         polls=_polls(report),
         sent_by=sender.line.function if sender is not None and sender.by_library else "",
         in_turn=sender is not None and sender.share > MOST and waited_in_turn(report, sender.line),
@@ -396,8 +398,8 @@ def conditions_of(report: EfficiencyReport) -> Conditions:
 
 
 def _polls(report: EfficiencyReport) -> bool:
-    sleeping = [row for row in report.client if row.activity == "sleep"]
-    return sum(row.ns - row.idle_ns for row in sleeping) > POLLS * sum(row.ns for row in sleeping)
+    sleeping = [(row.ns, row.idle_ns) for row in report.client if row.activity == "sleep"]
+    return sum(ns - idle for ns, idle in sleeping) > POLLS * sum(ns for ns, _ in sleeping)
 
 
 def _is_own_code(block: LongHold) -> bool:

@@ -11,7 +11,7 @@ from dask_efficiency.accounts.buckets import HELD, UNKNOWN, Bucket
 from dask_efficiency.accounts.waits import CLUSTER, SHUFFLE
 from dask_efficiency.report.blocks import FOR_SCHEDULER, stacks_beside_tasks
 from dask_efficiency.report.bounds import CORE, OF_CURE, bounded_saving, kept_promise, largest_saving
-from dask_efficiency.report.computing import GIL, computing
+from dask_efficiency.report.computing import COMPUTING, GIL, computing
 from dask_efficiency.report.conditions import NOTHING_KNOWN, Conditions, conditions_of
 from dask_efficiency.report.culprits import find_culprits, lost_prefixes, lost_stacks, senders
 from dask_efficiency.report.cures import tasks_by_prefix, with_recipe
@@ -95,11 +95,19 @@ def find(report: EfficiencyReport) -> tuple[Finding, ...]:
         return tuple(first[:MAX_FINDINGS])
     least = WORTH_FINDING * report.wall_clock_seconds
     found = [*_losses(report), *_slow_workers(report), *_repeats(report), *_elsewhere(report), *_gpus(report)]
-    known, explained = computing(report)
-    if (shuffled := shuffling(report)) is not None:
-        explained |= {FOR_CLUSTER} if conditions_of(report).places.get(CLUSTER) == SHUFFLE else set()
-    found = [one for one in found if one.kind not in explained]
-    found += [one for one in (known, shuffled, read_again(report)) if one is not None]
+    facts = conditions_of(report)
+    computed, explained = computing(report)
+    shuffled, read = shuffling(report), read_again(report)
+    if (
+        read is not None and computed is not None and computed.page == page_of(COMPUTING)
+    ):  # what was read is what it computes with
+        computed = None
+    if shuffled is not None and facts.places.get(CLUSTER) == SHUFFLE:
+        explained |= {FOR_CLUSTER}
+    much = [one for one in (computed, shuffled, read) if one is not None]
+    if much and shares_cores(facts):  # that is what the cores are busy with
+        explained |= {CORE, GIL} if facts.short_of_cores else {CORE}
+    found = [*(one for one in found if one.kind not in explained), *much]
     found = [kept_promise(report, one, least) for one in found]
     worth = [one for one in found if one.saves_seconds is None or one.saves_seconds >= least]
     worth = [one for one in worth if not follows(first, report, one.kind)]
@@ -242,7 +250,7 @@ def _losses(report: EfficiencyReport) -> list[Finding]:
         part for part in worth if part.kind in of_waiting or (part.kind in of_small and part.kind not in report.savings)
     ]
     if facts.no_scheduling:  # that explains some, or all, of the waiting
-        of_others = FOR_SCHEDULER if facts.one_by_one else (*FOR_SCHEDULER, UNKNOWN, "")
+        of_others = FOR_SCHEDULER if facts.one_by_one else (*FOR_SCHEDULER, "graph", UNKNOWN, "")
         joined = [part for part in joined if part.bucket is not Bucket.IDLE or part.cause not in of_others]
     stacks = {**lost_stacks(report), **stacks_beside_tasks(report)} if worth else {}
     prefixes = lost_prefixes(report)

@@ -36,6 +36,11 @@ ONE_TASK = 1.1
 #: Share of the cores from which other processes explain waiting for cores. By judgement.
 OTHERS = 0.2
 
+#: Share of the CPU time in threads of libraries below which these crowd no cores. By judgement.
+FEW_IN_LIBRARIES = 0.05
+#: Seconds of building for each task from which it is what tasks are made of that takes long: a hundred times as long as
+#: a task of a collection takes. By judgement.
+LONG_BUILDING = 0.01
 #: Share of the cores in use, by anybody, from which more processes find none. By judgement.
 FULL_CORES = 0.9
 #: Objects from which it matters that each is pickled by itself on its way to a client. By judgement: some seconds.
@@ -64,8 +69,9 @@ class FindingKind:
 
 
 def shares_cores(facts: Conditions) -> bool:
-    """True if threads wait for cores as they share these with one another: each core is busy with one of them."""
-    return facts.threads > facts.cores and facts.others < OTHERS and not facts.in_libraries
+    """True if threads wait for cores while others of the cluster's own compute on these: each core is busy with one."""
+    own = facts.threads > facts.cores or facts.libraries < FEW_IN_LIBRARIES
+    return own and facts.others < OTHERS and not facts.in_libraries
 
 
 #: Conditions of cures by name.
@@ -92,6 +98,7 @@ _CONDITIONS: Mapping[str, Callable[[Conditions], bool]] = {
     "gathers": lambda facts: facts.client_phase == "gather",
     "sent-by-library": lambda facts: bool(facts.sent_by),
     "graph-built": lambda facts: facts.client_activity == "build",
+    "built-of-much": lambda facts: facts.client_activity == "build" and facts.building >= LONG_BUILDING,
     "hashes": lambda facts: facts.client_activity == "hash",
     "pickles": lambda facts: facts.client_activity == "pickle",
     "fetches-objects": lambda facts: facts.objects_fetched >= MANY_OBJECTS and facts.client_receives,
@@ -123,7 +130,8 @@ _CONDITIONS: Mapping[str, Callable[[Conditions], bool]] = {
     "children-known": lambda facts: facts.children_seconds > 0,
     "for-libraries": lambda facts: facts.for_libraries,
     "in-libraries": lambda facts: facts.in_libraries,
-    "many-threads": lambda facts: shares_cores(facts),
+    "many-threads": lambda facts: facts.threads > facts.cores,
+    "no-library": lambda facts: facts.libraries < FEW_IN_LIBRARIES,
     "gil-taken": lambda facts: facts.gil_taken,
     "crowded-loops": lambda facts: facts.loops_starved and facts.others >= OTHERS,
     "loops-starved": lambda facts: facts.loops_starved,
@@ -176,6 +184,7 @@ thread-noncpu/core: Waiting for a core
     others: Find them: other processes use {others} of these cores.
     in-libraries: Give libraries' threads less to do, such as fewer columns or row groups to read, or use more cores.
     many-threads: Use more cores: {threads} threads share {cores} cores. Fewer threads are no slower.
+    no-library: Leave a core to the client, the scheduler and event loops: {threads} threads have {cores} cores.
     Set OMP_NUM_THREADS=1 for libraries' own threads, use fewer threads, or more cores.
 thread-noncpu/throttled: Waiting for the container's CPU limit
     Raise the container's CPU limit, or use fewer threads: other cores of the node do not help.
@@ -361,6 +370,7 @@ client: No work on the cluster
     imports-itself: Import modules before the work, or fewer of them.
     many-graphs: Send tasks together, as by client.map or one dask.compute(): each of {graphs} took the client time.
     pickles: Keep large objects out of graphs: load them in tasks, or send them ahead by client.scatter.
+    built-of-much: Pass large lists as arrays, or by delayed(traverse=False): the client goes through them by item.
     graph-built: Build fewer tasks: bigger partitions, and collections' own operations instead of a loop.
     optimizes: Build graphs of fewer operations, and compute several results by one dask.compute().
     uploads: Keep large objects out of graphs: load them in tasks, or send them ahead by client.scatter.
@@ -369,7 +379,7 @@ client: No work on the cluster
     See what the client does between its calls to Dask.
 seceded: Only tasks that had seceded ran
     Let them compute before secede(), or after rejoin(): in between they hold no thread, and are in no sum.
-computing: Computing in Python, step by step
+computing: Python code computes most of the time
     Use functions of whole arrays or columns, or compile it by numba: Python steps hold the GIL.
 shuffling: Shuffling rows between workers
     Shuffle fewer columns, filter before, or merge with one partition: a small table needs no shuffle.

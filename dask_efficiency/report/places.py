@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from operator import attrgetter
 
-from dask_efficiency.accounts.buckets import UNKNOWN, Bucket
+from dask_efficiency.accounts.buckets import HELD, UNKNOWN, Bucket
 from dask_efficiency.accounts.metered import SECONDS
 from dask_efficiency.plugin.names import ALL_WORKERS
 from dask_efficiency.report.blocks import FOR_SCHEDULER
@@ -37,7 +37,7 @@ def place_of_loss(report: EfficiencyReport, facts: Conditions, part: CauseLoss, 
     if part.bucket is Bucket.IDLE:
         if part.cause in ("graph", *FOR_SCHEDULER):
             return _who_held_up(facts, part.cause)
-        return _long_task(report, facts) if part.cause in ("parallelism", "") else ""
+        return _long_task(report, facts) if part.cause in ("parallelism", "") else _most_of_time(report, part.cause)
     causes = (part.cause,) if part.cause else (UNKNOWN, "")
     of_tasks = part.bucket is Bucket.THREAD_NONCPU
     culprit = next((one for one in culprits if one.bucket == part.bucket and one.cause in causes), None)
@@ -101,9 +101,23 @@ def _long_task(report: EfficiencyReport, facts: Conditions) -> str:
         return f"Task {name_of(task.longest_key)}" if same is None else same.finding(task.alone_seconds).where
     if found and not facts.chained:
         return found[0].where
-    line = report.computed_by.get(facts.waited_for, "")
+    return _sent(report, facts.waited_for)
+
+
+def _sent(report: EfficiencyReport, prefix: str) -> str:
+    """Tasks of a prefix, and the line that sent them."""
+    line = report.computed_by.get(prefix, "")
     of_line = f", computed by {sentence(line)}" if line else ""
-    return f"tasks of {name_of(facts.waited_for)}{of_line}" if facts.waited_for else ""
+    return f"tasks of {name_of(prefix)}{of_line}" if prefix else ""
+
+
+def _most_of_time(report: EfficiencyReport, cause: str) -> str:
+    """Tasks that ran most of the time: others like them queued, of workers that had too many."""
+    if cause != "imbalance":
+        return ""
+    held = {prefix: row.ns(*HELD) for prefix, row in report.by_prefix.items()}
+    most = max(held, key=lambda prefix: held[prefix], default="")
+    return _sent(report, most) if held and held[most] > MOST * sum(held.values()) else ""
 
 
 def lost_worker(report: EfficiencyReport, bucket: Bucket) -> str:

@@ -84,7 +84,7 @@ def test_files_that_are_read_fifteen_times_are_the_first_finding_with_the_line_t
         "share_of_thread_time": pytest.approx(0.8),
         "wall_clock_seconds": pytest.approx(8.0 * 14 / 15),
     }
-    assert "thread-noncpu/core" in {one.kind for one in others}
+    assert "thread-noncpu/core" not in {one.kind for one in others}  # which reading keeps busy
     assert leading(report)[0] == first
     assert headline(report) == "10.0 s, 60 % efficient (1 worker x 4 threads)"
 

@@ -63,6 +63,7 @@ CURES = [
         "Use more cores: 16 threads share 2 cores. Fewer threads are no slower.",
         {"threads": 16.0},
     ),
+    ("thread-noncpu/core", "Leave a core to the client", {"libraries": 0.0}),
     ("overhead overhead/event-loop overhead/unknown", "Give workers more memory, or make", {"spilling": 0.1}),
     ("idle", "Split or salt the key: the input of the longest task is 30 times", {"larger_input": 30.0}),
     ("idle/parallelism", "Split or salt the key", {"larger_input": 30.0, "alone": 0.6}),
