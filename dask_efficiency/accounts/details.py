@@ -128,7 +128,7 @@ class MergedProfiles:
             key = next(key for key, free in zip(kept, room, strict=True) if free or key in self.metered)
             before = self.metered.get(key, 0)
             if key[1].is_level:  # also of a worker that came twice
-                self.metered[key] = max(value, before)
+                self.metered[key] = max(value, self.metered.get(key, value))
             else:
                 self.metered[key] = min(before + value, MAX_NANOSECONDS)
 

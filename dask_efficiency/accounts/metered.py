@@ -11,15 +11,22 @@ SECONDS, BYTES, COUNT = "seconds", "bytes", "count"
 #: Unit of ours: objects in lists and the like that were pickled.
 ITEMS = "objects"
 
-#: Contexts: tasks, the background of P2P shuffles, transfers between workers, the peak of a worker's memory, results of
-#: tasks, messages as they are serialized and deserialized, and files that tasks read.
+#: Units of memory: of integrals over time, which are kept as byte-milliseconds, and of slopes.
+BYTE_SECONDS, BYTES_AN_HOUR = "byte-seconds", "bytes/hour"
+
+#: Contexts: tasks, the background of P2P shuffles, transfers between workers, a worker's memory, results of tasks,
+#: messages as they are serialized and deserialized, and files that tasks read.
 EXECUTE, P2P, TRANSFERS, MEMORY, RESULTS, MESSAGES = "execute", "p2p", "transfers", "memory", "results", "messages"
 FILES = "files"
 
-#: Labels of memory: of the worker's process, of results in it as Dask estimates them, and, of a prefix, how often both
-#: were sampled while its tasks ran. :data:`SHARED` follows where others ran, too.
-PROCESS, MANAGED, SAMPLES = "process", "managed", "samples"
-SHARED = ", shared"
+#: Labels of memory: of the worker's process; of results in it, and on disk, as Dask estimates their size in memory.
+PROCESS, IN_MEMORY, ON_DISK = "process", "held", "spilled"
+#: Follows the label of results that were there when the process had most memory.
+AT_PEAK = " at peak"
+#: The worker's limit, its thresholds; the most memory of its control group; and the slope of the process's memory
+#: beyond results, without what tasks take for a while.
+LIMIT, CONTAINER, GROWTH = "limit", "container", "growth"
+THRESHOLDS = ("target", "spill", "pause")
 
 #: Label of the bytes that tasks of a prefix read. And first words of labels that end in a file's name, or ``(other)``:
 #: its size, and bytes read with it open, as it was seen to be opened again, to stay open, or neither.
@@ -81,7 +88,7 @@ class Metered(NamedTuple):
     #: ``get-data``, ``memory-monitor``.
     context: str
     span: str
-    #: Of the tasks; of memory that of tasks that ran; in the background of a shuffle, which part of it:
+    #: Of the tasks; in the background of a shuffle, which part of it:
     #: ``background-comms`` or ``background-disk``; of results that were received, the sender's address.
     prefix: str
     label: str
@@ -98,9 +105,11 @@ class Metered(NamedTuple):
 
     @property
     def is_level(self) -> bool:
-        """True for bytes of which the largest counts, and no sum: peaks of memory, and sizes of known files."""
+        """True if the largest counts, and no sum: levels of memory, and sizes of known files."""
+        if self.context == MEMORY:
+            return self.unit != BYTE_SECONDS
         of_file = self.context == FILES and self.label.startswith(SIZE) and not self.label.endswith(OTHER)
-        return self.unit == BYTES and (self.context == MEMORY or of_file)
+        return self.unit == BYTES and of_file
 
     @property
     def rest(self) -> Metered:

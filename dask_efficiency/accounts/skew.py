@@ -1,4 +1,4 @@
-"""Skew: spread of the durations and sizes of a prefix's tasks, by mergeable sketches, and the extremes."""
+"""Skew: spread of the durations, sizes and memory of a prefix's tasks, by mergeable sketches, and the extremes."""
 
 from __future__ import annotations
 
@@ -129,21 +129,36 @@ class Most(NamedTuple):
     key: str
 
 
+#: Fields of the largest of each quantity.
+_MOSTS = ("longest", "largest", "most_alone", "most_beside")
+
+
 @dataclass(slots=True)
 class TaskSizes:
-    """Durations and result sizes of a worker's tasks of one prefix that succeeded in a window."""
+    """Durations, result sizes and memory of a worker's tasks of one prefix that succeeded in a window."""
 
     ns: Sketch = field(default_factory=Sketch)
     nbytes: Sketch = field(default_factory=Sketch)
     longest: Most | None = None
     largest: Most | None = None
+    #: Bytes of working memory of the tasks that ran alone on their worker, and of the others, as far as measured.
+    alone: Sketch = field(default_factory=Sketch)
+    beside: Sketch = field(default_factory=Sketch)
+    most_alone: Most | None = None
+    most_beside: Most | None = None
+    #: Bytes beyond results that the tasks that ran alone left behind; below 0 where they freed more.
+    left: int = 0
 
     def merge(self, other: TaskSizes) -> None:
         """Add the tasks of another."""
         self.ns.merge(other.ns)
         self.nbytes.merge(other.nbytes)
-        self.longest = max(filter(None, (self.longest, other.longest)), default=None)
-        self.largest = max(filter(None, (self.largest, other.largest)), default=None)
+        self.alone.merge(other.alone)
+        self.beside.merge(other.beside)
+        self.left += other.left
+        for name in _MOSTS:
+            most = max(filter(None, (getattr(self, name), getattr(other, name))), default=None)
+            setattr(self, name, most)
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,6 +176,17 @@ class Skew:
     largest_key: str = ""
     #: Time in which the longest task ran alone in the cluster while threads were free for lack of others.
     alone_seconds: float = 0.0
+    #: Number of tasks whose working memory was measured, and that in bytes: the most memory of the process while one
+    #: ran, its result included, beyond what there was at its start and the results that were held.
+    working_count: int = 0
+    median_working: float = 0.0
+    p95_working: float = 0.0
+    max_working: float = 0.0
+    hungriest_key: str = ""
+    #: True if these ran alone on their workers; else all tasks that ran together count with equal shares.
+    working_alone: bool = False
+    #: Bytes beyond results that the tasks that ran alone left behind, all together.
+    left_bytes: float = 0.0
 
     @property
     def times_longer(self) -> float:
@@ -200,13 +226,26 @@ def _skew(sizes: TaskSizes, longest: Most, alone: int) -> Skew:
 
     largest = sizes.largest or Most(0, "")
     seconds, nbytes = figures(sizes.ns, longest.n, 1e9), figures(sizes.nbytes, largest.n, 1.0)
-    return Skew(sizes.ns.count, *seconds, longest.key, *nbytes, largest.key, min(alone, longest.n) / 1e9)
+    by_itself = sizes.most_alone is not None
+    working, hungriest = (
+        sizes.alone if by_itself else sizes.beside,
+        sizes.most_alone or sizes.most_beside or Most(0, ""),
+    )
+    return Skew(
+        *(sizes.ns.count, *seconds, longest.key, *nbytes, largest.key, min(alone, longest.n) / 1e9),
+        *(working.count, *figures(working, hungriest.n, 1.0), hungriest.key, by_itself, float(sizes.left)),
+    )
 
 
 def encode_sizes(sizes: Mapping[str, TaskSizes]) -> list[list[Any]]:
     """Encode a worker's sizes by prefix as plain data for msgpack."""
     return [
-        [prefix, encode_sketch(one.ns), encode_sketch(one.nbytes), *(m and [*m] for m in (one.longest, one.largest))]
+        [
+            prefix,
+            *(encode_sketch(sketch) for sketch in (one.ns, one.nbytes, one.alone, one.beside)),
+            *(most and [*most] for most in (getattr(one, name) for name in _MOSTS)),
+            one.left,
+        ]
         for prefix, one in sizes.items()
     ]
 
@@ -215,19 +254,28 @@ def decode_sizes(payload: object) -> dict[str, TaskSizes]:
     """Check and read what :func:`encode_sizes` made; raises :class:`RefusedPayload`."""
     found: dict[str, TaskSizes] = {}
     for entry in listed("skew", payload):
-        prefix, ns, nbytes, longest, largest = _parts("skew", entry, 5)
+        prefix, ns, nbytes, alone, beside, *mosts, left = _parts("skew", entry, 10)
+        if type(left) is not int or abs(left) > MAX_NANOSECONDS:
+            raise RefusedPayload(f"skew.left is {short(left)}; expected a whole number")
         sizes = TaskSizes(
             ns=decode_sketch("skew.ns", ns),
             nbytes=decode_sketch("skew.nbytes", nbytes),
-            longest=_most("skew.longest", longest),
-            largest=_most("skew.largest", largest),
+            alone=decode_sketch("skew.alone", alone),
+            beside=decode_sketch("skew.beside", beside),
+            **{name: _most(f"skew.{name}", most) for name, most in zip(_MOSTS, mosts, strict=True)},
+            left=left,
         )
         tasks, known = sizes.ns.count, sizes.nbytes.count
-        if known > tasks or (longest is None) != (not tasks) or (largest is None) != (not known):
+        if known > tasks or (sizes.longest is None) != (not tasks) or (sizes.largest is None) != (not known):
             raise RefusedPayload(
-                f"skew of {short(prefix)} has {tasks} tasks, {known} sizes, {short(longest)} and {short(largest)}; "
+                f"skew of {short(prefix)} has {tasks} tasks, {known} sizes, {short(mosts[0])} and {short(mosts[1])}; "
                 "expected no more sizes than tasks, and the most of what there is"
             )
+        for sketch, most in ((sizes.alone, sizes.most_alone), (sizes.beside, sizes.most_beside)):
+            if (most is None) != (not sketch.count):
+                raise RefusedPayload(
+                    f"skew of {short(prefix)} has memory of {sketch.count} tasks, the most {short(most)}"
+                )
         found[text("skew", prefix)] = sizes
     if len(found) > MAX_PREFIXES + 1:
         raise RefusedPayload(f"skew has {len(found)} prefixes; expected at most {MAX_PREFIXES} and {OTHER!r}")

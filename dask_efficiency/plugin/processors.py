@@ -109,6 +109,16 @@ def _text(path: Path) -> str:
         return ""
 
 
+def most_of_group() -> int | None:
+    """The most memory that this process's control group ever had, in bytes; None if the system does not tell."""
+    names = ("memory.peak", "memory.max_usage_in_bytes")  # version 2, and version 1
+    for group in _with_ancestors(_own_cgroup("memory")):
+        for name in names:
+            if (text := _text(group / name)).isdecimal():
+                return int(text)
+    return None
+
+
 def oom_counter() -> Path | None:
     """File that counts the processes of this one's control group that the kernel killed for memory; None without."""
     # Where a group has no memory controller, its ancestor's counts for it.

@@ -14,15 +14,10 @@ from dask_efficiency.accounts.metered import (
     DASK_LABELS,
     EXECUTE,
     FLUSH,
-    MANAGED,
-    MEMORY,
     OF_SHUFFLES,
     P2P,
-    PROCESS,
     RECEIVE,
-    SAMPLES,
     SECONDS,
-    SHARED,
 )
 from dask_efficiency.accounts.rows import add, cap
 from dask_efficiency.report.values import Amount, MeteredRow
@@ -104,33 +99,6 @@ def _amount(rows: Iterable[MeteredRow]) -> Amount:
     for row in rows:
         found[row.unit] += row.value
     return Amount(round(found[BYTES]), round(found[COUNT]))
-
-
-@dataclass(frozen=True, slots=True)
-class MemoryPeak:
-    """Most memory of any worker in samples while tasks of one prefix ran there."""
-
-    #: Bytes of the process, and of results in it, which need not be of these tasks.
-    process: int
-    managed: int
-    samples: int
-    #: False if tasks of other prefixes ran there in each sample, too; then it is an upper bound.
-    alone: bool
-
-
-def memory_by_prefix(rows: Iterable[MeteredRow]) -> dict[str, MemoryPeak]:
-    """Peaks of memory by prefix, from samples with tasks of this prefix alone if there are any; the largest first."""
-    found: defaultdict[tuple[str, str], list[int]] = defaultdict(list)
-    for row in rows:
-        if row.context == MEMORY and row.prefix and row.worker:
-            found[row.prefix, row.label].append(round(row.value))
-    peaks = {}
-    for prefix in {prefix for prefix, _ in found}:
-        alone = (prefix, SAMPLES) in found
-        how = "" if alone else SHARED
-        process, managed, samples = (found[prefix, label + how] for label in (PROCESS, MANAGED, SAMPLES))
-        peaks[prefix] = MemoryPeak(max(process, default=0), max(managed, default=0), sum(samples), alone)
-    return dict(sorted(peaks.items(), key=lambda item: (-item[1].process, item[0])))
 
 
 def own_labels(rows: Iterable[MeteredRow]) -> dict[tuple[str, str, str], float]:

@@ -28,6 +28,7 @@ from dask_efficiency.report.values import (
     Failure,
     GilHolder,
     GraphsSent,
+    HeldFor,
     HeldResult,
     LockLook,
     LongHold,
@@ -134,6 +135,9 @@ class EfficiencyReport(FactViews, Printed):
         Time of the scheduler's event loop by handler and plugin; None if not measured.
     waited_for
         Nanoseconds of ``idle`` for lack of parallelism, by prefix of the tasks that ran meanwhile.
+    held_for, held_at_peaks, cluster_peak
+        Why results were kept in the workers' memory, the most byte-seconds first; by worker, when its process had most
+        memory; and the most bytes of all processes at a time, 0 if unknown. The scheduler looks twice a second.
     not_sampled
         Worker name to the reason why its threads were not sampled.
     savings
@@ -189,6 +193,9 @@ class EfficiencyReport(FactViews, Printed):
     loop_blocks: tuple[LongHold, ...] = ()
     scheduler_loop: SchedulerLoop | None = None
     waited_for: Mapping[str, int] = field(default_factory=dict)
+    held_for: tuple[HeldFor, ...] = ()
+    held_at_peaks: Mapping[str, tuple[HeldFor, ...]] = field(default_factory=dict)
+    cluster_peak: int = 0
     not_sampled: Mapping[str, str] = field(default_factory=dict)
     savings: Mapping[str, Saved] = field(default_factory=dict)
     failures: tuple[Failure, ...] = ()

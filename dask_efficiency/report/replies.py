@@ -32,6 +32,7 @@ from dask_efficiency.report.turnover import LostWorker
 from dask_efficiency.report.values import (
     Failure,
     GilHolder,
+    HeldFor,
     HeldResult,
     LockLook,
     LongHold,
@@ -79,6 +80,7 @@ def report_of(
     if "stragglers" in found and "profile" in found:
         sampled = ((row.place, row.ns) for row in found["profile"])
         found["stragglers"] = with_lines(found["stragglers"], causes_by_worker, sampled)
+    kept = payload.get("kept", {})
     same: dict[str, Any] = {each: payload.get(each) for each in ("cores", "others_share", "worker_saturation")}
     same |= {each: dict(payload.get(each, {})) for each in ("not_sampled", "tasks", "not_measured", "attendance")}
     return EfficiencyReport(
@@ -96,6 +98,9 @@ def report_of(
         notes=tuple(dict.fromkeys((*notes, *payload.get("notes", ()), *missing))),
         price_per_worker_hour=payload["price"],
         lost_workers=tuple(map(_lost_worker, payload.get("lost_workers", ()))),
+        held_for=tuple(starmap(HeldFor, kept.get("rows", ()))),
+        held_at_peaks={name: tuple(starmap(HeldFor, rows)) for name, rows in kept.get("workers", {}).items()},
+        cluster_peak=kept.get("peak", 0),
         waited_for=_waited_for(payload.get("waited_for", {}), causes_by_worker),
         **same,
         **found,

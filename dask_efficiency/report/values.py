@@ -282,7 +282,7 @@ class MeteredRow:
     #: Empty if there were too many rows to keep workers apart.
     worker: str
     #: ``execute``: in tasks; ``p2p``: in the background of shuffles; ``transfers``: results sent between workers;
-    #: ``memory``: peak of memory; ``messages``: what was serialized and deserialized; ``files``: what tasks read, and
+    #: ``memory``: of the worker; ``messages``: what was serialized and deserialized; ``files``: what tasks read, and
     #: the files' sizes; or the place of other spilling, and of the parts of transfers: ``gather-dep``, ``get-data``,
     #: ``memory-monitor``.
     context: str
@@ -293,6 +293,23 @@ class MeteredRow:
     #: ``seconds``, ``bytes``, ``count`` or the user's own.
     unit: str
     value: float
+
+
+@dataclass(frozen=True, slots=True)
+class HeldFor:
+    """Results of one prefix that were kept for one reason, by looks of the scheduler."""
+
+    prefix: str
+    #: One of :class:`~dask_efficiency.accounts.memory.Why`.
+    why: str
+    #: Prefix of the tasks that need them, and of the results for which these wait; empty of none.
+    needed_by: str
+    waits_for: str
+    byte_seconds: float
+    #: Seconds for which the results were kept so, all together.
+    result_seconds: float
+    #: Bytes when all workers' processes together, or that of this worker, had most memory.
+    at_peak: int
 
 
 @dataclass(frozen=True, slots=True)

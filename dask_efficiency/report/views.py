@@ -6,9 +6,12 @@ from collections.abc import Mapping
 
 from dask_efficiency.accounts.buckets import CAUSE_NAMES, CAUSES, Breakdown, Bucket, cause_name
 from dask_efficiency.accounts.facts import AMOUNTS, DETAILS, OUTSIDE, Facts
-from dask_efficiency.accounts.metered import BYTES, COUNT, SECONDS, WAYS
+from dask_efficiency.accounts.metered import BYTE_SECONDS, BYTES, COUNT, SECONDS, WAYS
+from dask_efficiency.report.memory import MemoryOfWorker, byte_seconds, memory_by_worker
 from dask_efficiency.report.values import Amount, MeteredRow
 
+#: Whole numbers of a unit, where these are parts of it: nanoseconds, and byte-milliseconds.
+_PARTS = {SECONDS: 1e9, BYTE_SECONDS: 1e3}
 _OF_CLUSTER = frozenset({OUTSIDE, DETAILS, AMOUNTS})
 
 
@@ -81,9 +84,19 @@ class FactViews:
         rows = self.facts.labelled.take(~self.facts.labelled.named("bucket", _OF_CLUSTER))
         sums = rows.sums("worker", "bucket", "span", "prefix", "label", "unit")
         return tuple(
-            MeteredRow(worker, context, span, prefix, label, unit, value / 1e9 if unit == SECONDS else float(value))
+            MeteredRow(worker, context, span, prefix, label, unit, value / _PARTS.get(unit, 1.0))
             for (worker, context, span, prefix, label, unit), value in sums.items()
         )
+
+    @property
+    def memory(self) -> Mapping[str, MemoryOfWorker]:
+        """Memory of each worker; empty in retrospect."""
+        return memory_by_worker(self.metered)
+
+    @property
+    def byte_seconds(self) -> Mapping[str, tuple[float, float]]:
+        """Byte-seconds of results in memory, and on disk, by prefix of their tasks; the most first."""
+        return byte_seconds(self.metered)
 
     @property
     def breakdown(self) -> Breakdown:

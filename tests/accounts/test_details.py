@@ -60,7 +60,7 @@ def test_the_costliest_rows_of_a_long_profile_travel_and_the_rest_as_one_without
         ({"gil_holds": [[-1, "inc", 0]], "stacks": [[]]}, "gil_holds"),
         ({"holders": None}, "holders"),
         ({"skew": None}, "skew"),
-        ({"skew": [["inc", [1], [0], None, None]]}, "skew of 'inc'"),
+        ({"skew": [["inc", [1], [0], [0], [0], None, None, None, None, 0]]}, "skew of 'inc'"),
     ],
     ids=repr,
 )
@@ -114,10 +114,13 @@ def test_sums_of_many_workers_stay_as_large_as_may_travel():
 
 def test_the_peak_of_a_worker_that_came_twice_is_the_higher_one():
     merged, peak = MergedProfiles(), Metered("memory", "", "", "process", "bytes")
-    samples = Metered("memory", "", "inc", "samples", "count")
+    held, slope = (
+        Metered("memory", "", "inc", "held", "byte-seconds"),
+        Metered("memory", "", "", "growth", "bytes/hour"),
+    )
     for level in (5, 7, 6):
-        merged.add("w", WindowDetails(), {peak: level, samples: 1})
-    assert merged.metered == {("w", peak): 7, ("w", samples): 3}
+        merged.add("w", WindowDetails(), {peak: level, held: 1, slope: -level})
+    assert merged.metered == {("w", peak): 7, ("w", held): 3, ("w", slope): -5}
 
 
 def test_a_profile_of_many_places_is_bounded_and_keeps_its_sum():

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import resource
 import sys
 import time
 import uuid
@@ -21,7 +20,8 @@ from distributed import Client, LocalCluster, get_worker, span, wait
 from distributed.metrics import context_meter
 
 from dask_efficiency import EfficiencyPlugin, EfficiencyReport, efficiency_report
-from dask_efficiency.report.metered import MemoryPeak, memory_by_prefix, own_labels
+from dask_efficiency.plugin.bootstrap import EfficiencyWorkerPlugin
+from dask_efficiency.report.metered import own_labels
 from tests.plugin.tasks import burn
 from tests.plugin.watch import between, eventually, nothing_runs, workers
 
@@ -75,20 +75,28 @@ async def sample(dask_worker: Any) -> None:
     await dask_worker.heartbeat()
 
 
+def held(worker: Any) -> tuple[int, int]:
+    """Bytes of results in memory and on disk, by our log."""
+    meter = worker.plugins[EfficiencyWorkerPlugin.name].meter
+    meter.hooks.catch_up()
+    return meter._memory.results.held, meter._memory.results.spilled
+
+
 def by_dask(dask_worker: Any) -> dict[str, Any]:
     """A worker's own totals since it began, and its memory."""
     found: Counter[Any] = Counter()
     for key, value in dask_worker.digests_total.items():
         if isinstance(key, tuple) and key[0] != "p2p" and len(key) > 2:
             found[key[-2:]] += value
-    unit = 1 if sys.platform == "darwin" else 1024
     return {
         "digests": dict(found),
         "sent": (dask_worker.transfer_outgoing_bytes_total, dask_worker.transfer_outgoing_count_total),
         "received": [entry["total"] for entry in dask_worker.transfer_incoming_log],
         "sending": dask_worker.transfer_outgoing_count,
         "in memory": dask_worker.data.fast.total_weight,
-        "most memory": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit,
+        "managed": dask_worker.state.nbytes,
+        "on disk": dask_worker.data.spilled_total.memory,
+        "held": held(dask_worker),
     }
 
 
@@ -179,24 +187,39 @@ def test_what_was_sent_is_known_by_the_pair_of_workers(run: Run) -> None:
     assert run.first["sent"] == (moved["sent"].nbytes, moved["sent"].count) == (ARRAY, 1)
 
 
-def test_the_peak_of_a_workers_memory_is_of_what_it_kept(run: Run) -> None:
-    found = {
-        (row.worker, row.label): row.value for row in run.report.metered if row.context == "memory" and not row.prefix
-    }
+def test_the_peak_of_a_workers_results_is_of_what_it_kept(run: Run) -> None:
     for name, worker, arrays in zip(run.names, (run.first, run.second), (KEPT, 2), strict=True):
+        memory = run.report.memory[name]
         assert worker["in memory"] // ARRAY == arrays
-        assert worker["in memory"] <= found[name, "managed"] <= arrays * ARRAY + NUMBER * run.numbers
-        # The kernel's own peak may be behind by what it counts for each core.
-        assert found[name, "managed"] < found[name, "process"] <= 1.01 * worker["most memory"]
+        assert worker["in memory"] <= memory.held_peak <= arrays * ARRAY + NUMBER * run.numbers
+        assert memory.held_peak < memory.peak
+        assert (memory.limit, memory.thresholds) == (300_000_000, {"target": 45_000_000})
+    assert run.report.memory[run.names[1]].spilled_peak == 0
+    assert run.report.memory[run.names[0]].spilled_peak >= (8 - KEPT) * ARRAY
 
 
-def test_the_peak_of_a_prefix_is_of_the_process_while_its_tasks_ran_alone(run: Run) -> None:
-    peak = memory_by_prefix(run.report.metered)["hold"]
-    assert isinstance(peak, MemoryPeak)
-    assert peak.alone
-    assert peak.samples >= 2
-    assert 2 * ARRAY <= peak.managed <= 2 * ARRAY + NUMBER * run.numbers
-    assert peak.managed + ARRAY < peak.process <= 1.01 * run.second["most memory"]
+def test_what_is_held_and_on_disk_are_as_many_bytes_as_dask_counts(run: Run) -> None:
+    for worker in (run.first, run.second):
+        assert worker["held"] == (worker["managed"] - worker["on disk"], worker["on disk"])
+        assert worker["held"][0] == pytest.approx(worker["in memory"], rel=0.01)
+
+
+def test_byte_seconds_are_of_the_tasks_that_made_the_results(run: Run) -> None:
+    found = run.report.byte_seconds
+    assert found["make"][0] > found["make"][1] > 0
+    assert {*found} == {"make", "weigh", "hold"}
+    by_worker = sum(memory.held + memory.spilled for memory in run.report.memory.values())
+    assert by_worker == pytest.approx(sum(map(sum, found.values())), rel=1e-9)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the kernel does not tell peaks")
+def test_the_memory_of_a_task_is_what_it_takes_while_it_runs_without_results(run: Run) -> None:
+    hold = run.report.skew["hold"]
+    assert (hold.working_count, hold.working_alone) == (1, True)
+    assert hold.max_working == pytest.approx(ARRAY, rel=0.1)
+    make = run.report.skew["make"]
+    assert make.working_alone
+    assert make.median_working == pytest.approx(ARRAY, rel=0.1)
 
 
 def test_users_labels_are_by_prefix_worker_and_span_and_a_finding_has_their_line(client: Client, run: Run) -> None:

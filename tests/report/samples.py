@@ -16,7 +16,19 @@ from dask_efficiency.accounts.cluster.timeline import Timeline
 from dask_efficiency.accounts.facts import AMOUNTS, DETAILS, OUTSIDE, Facts, FactsBuilder, add_extras, parents
 from dask_efficiency.accounts.gpu import DeviceTotals, GpuTotals, KernelTotals
 from dask_efficiency.accounts.lines import Frame, Stack
-from dask_efficiency.accounts.metered import BYTES, COUNT, EXECUTE, MANAGED, MEMORY, P2P, PROCESS, SECONDS, WAYS
+from dask_efficiency.accounts.metered import (
+    AT_PEAK,
+    BYTE_SECONDS,
+    BYTES,
+    COUNT,
+    EXECUTE,
+    IN_MEMORY,
+    MEMORY,
+    P2P,
+    PROCESS,
+    SECONDS,
+    WAYS,
+)
 from dask_efficiency.accounts.skew import Skew
 from dask_efficiency.accounts.slow_worker import Cause
 from dask_efficiency.report.values import DASK_ACTIVITIES, OWN_ACTIVITIES, PHASES, Amount, ClientRow, MeteredRow, Saved
@@ -91,6 +103,9 @@ VIEWS = (
 )
 
 
+_PARTS = {SECONDS: 1e9, BYTE_SECONDS: 1e3}
+
+
 def facts_of(
     by_worker: Mapping[str, Breakdown],
     by_prefix: Mapping[str, Breakdown] | None = None,
@@ -117,7 +132,7 @@ def facts_of(
             builder.add(value, bucket=AMOUNTS, label=way, unit=unit)
     for row in metered:
         names = {name: getattr(row, name) for name in ("worker", "span", "prefix", "label", "unit")}
-        builder.add(round(row.value * 1e9 if row.unit == SECONDS else row.value), bucket=row.context, **names)
+        builder.add(round(row.value * _PARTS.get(row.unit, 1.0)), bucket=row.context, **names)
     return builder.build()
 
 
@@ -384,7 +399,8 @@ def everything() -> EfficiencyReport:
         MeteredRow("w0", EXECUTE, "span", "load", "p2p-shard-cpu", SECONDS, 2.0),
         MeteredRow("w0", P2P, "span", "background-comms", "process", BYTES, 2.0),
         MeteredRow("w1", MEMORY, "span", "", PROCESS, BYTES, 2.0),
-        *(MeteredRow("w1", MEMORY, "span", "load", label, BYTES, 2.0) for label in (PROCESS, MANAGED)),
+        MeteredRow("w1", MEMORY, "span", "load", IN_MEMORY, BYTE_SECONDS, 2.0),
+        MeteredRow("w1", MEMORY, "", "load", IN_MEMORY + AT_PEAK, BYTES, 1.0),
     )
     fixed[Facts] = facts_of(**views)
 

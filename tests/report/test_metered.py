@@ -6,9 +6,9 @@ from dask_efficiency.accounts.buckets import Breakdown
 from dask_efficiency.accounts.lines import Frame
 from dask_efficiency.accounts.metered import SECONDS
 from dask_efficiency.report.findings import find
-from dask_efficiency.report.metered import MemoryPeak, memory_by_prefix, own_labels, shuffle_times, transfer_times
+from dask_efficiency.report.metered import own_labels, shuffle_times, transfer_times
 from dask_efficiency.report.model import EfficiencyReport
-from dask_efficiency.report.sections.metered import labels, memory, moved, shuffles
+from dask_efficiency.report.sections.metered import labels, moved, shuffles
 from dask_efficiency.report.values import Amount, MeteredRow, ProfileRow
 from tests.report.samples import causes, report_of, seconds
 
@@ -93,35 +93,9 @@ def test_phases_add_up_to_the_time_held_by_tasks_of_shuffles_for_any_rows(held: 
     assert sum(times.held_ns.values()) == 3 * sum(held.values())
 
 
-def test_memory_is_listed_by_prefix_and_samples_with_others_count_only_without_better_ones() -> None:
-    rows = [
-        *counted(
-            ("memory", "", "process", "bytes", 9 * 2**30),
-            ("memory", "load", "process", "bytes", 2**30),
-            ("memory", "load", "managed", "bytes", 2**20),
-            ("memory", "load", "samples", "count", 3),
-            ("memory", "load", "process, shared", "bytes", 4 * 2**30),
-            ("memory", "load", "samples, shared", "count", 30),
-            ("memory", "sum", "process, shared", "bytes", 4 * 2**30),
-            ("memory", "sum", "managed, shared", "bytes", 2**30),
-            ("memory", "sum", "samples, shared", "count", 1),
-        ),
-        *counted(("memory", "load", "process", "bytes", 2 * 2**30), worker="b"),
-        *counted(("memory", "load", "samples", "count", 4), worker="b"),
-        *counted(("memory", "load", "process", "bytes", 8 * 2**30), worker=""),  # too many workers to keep apart
-    ]
-    report = with_rows(*rows)
-    assert memory_by_prefix(report.metered) == {
-        "sum": MemoryPeak(4 * 2**30, 2**30, 1, alone=False),
-        "load": MemoryPeak(2 * 2**30, 2**20, 7, alone=True),
-    }
-    assert memory(report).rows == (
-        ("sum", "4.0 GiB", "1.0 GiB", "1 sample, shared"),
-        ("load", "2.0 GiB", "1.0 MiB", "7 samples, alone"),
-    )
+def test_bytes_that_moved_are_listed_by_way() -> None:
     data = {"spilled": Amount(3 * 2**20, 1), "received": Amount(5, 1200)}
     assert moved(report_of(moved=data)).rows == (("spilled", "3.0 MiB", "1"), ("received", "5 B", "1,200"))
-    assert moved(report).lines == ("most memory at a time: 9.0 GiB by worker a, 0 B of it for results (by heartbeat)",)
 
 
 def sleeping(label_seconds: float) -> EfficiencyReport:

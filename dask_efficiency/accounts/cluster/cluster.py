@@ -31,6 +31,7 @@ from dask_efficiency.accounts.cluster.presence import Presence, Presences, Worke
 from dask_efficiency.accounts.cluster.scheduler_loop import KeptTotals, LoopTotals
 from dask_efficiency.accounts.cluster.timeline import totals_of
 from dask_efficiency.accounts.gpu import GpuTotals, add_totals
+from dask_efficiency.accounts.memory import LEVELS, decode_levels
 from dask_efficiency.accounts.processors import USED, ProcessorTime, decode_processors, decode_used
 from dask_efficiency.accounts.wire.heartbeats import Gain, Received, header, read
 from dask_efficiency.accounts.wire.snapshots import EXTRAS, NotMeasured
@@ -187,8 +188,11 @@ class ClusterLedger(Presences):
                 self.missed += 1
                 return
             check_snapshot(found, presence, at)
-            used = payload.get(USED) if isinstance(payload, Mapping) else None
-            presence.used = presence.used if used is None else decode_used(used)
+            given: Mapping[str, object] = payload if isinstance(payload, Mapping) else {}
+            if (used := given.get(USED)) is not None:
+                presence.used = decode_used(used)
+            if (levels := given.get(LEVELS)) is not None:
+                presence.memory = decode_levels(levels)
         except RefusedPayload as refusal:
             self.refused += 1
             presence.refusals += 1

@@ -15,6 +15,7 @@ from dask_efficiency.accounts.checks import RefusedPayload
 from dask_efficiency.accounts.cluster.account import WHERE, WIDTH, AccountPart, NamedSums, Totals, named
 from dask_efficiency.accounts.cluster.losses import Loss
 from dask_efficiency.accounts.gpu import DeviceTotals, GpuTotals
+from dask_efficiency.accounts.memory import MemoryLevels
 from dask_efficiency.accounts.processors import Processors, ProcessorTime
 from dask_efficiency.accounts.wire.gpu import HeldGpu
 from dask_efficiency.accounts.wire.heartbeats import Received, header
@@ -86,6 +87,8 @@ class Presence:
     processors: Processors | None = None
     #: Time of its processors, as its last heartbeat or answer that has it says.
     used: ProcessorTime | None = None
+    #: Its memory, as its last heartbeat that was read says.
+    memory: MemoryLevels | None = None
     #: True if its closing was announced, so that it is not lost.
     closing: bool = False
     loss: Loss = field(default_factory=Loss)

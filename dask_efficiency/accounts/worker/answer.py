@@ -10,7 +10,7 @@ from dask_efficiency.accounts.buckets import Bucket, fit_causes
 from dask_efficiency.accounts.checks import RefusedPayload, counts, mapping, short, whole
 from dask_efficiency.accounts.details import WindowDetails, decode_details, encode_details
 from dask_efficiency.accounts.facts import NO_LABEL, Facts, FactsBuilder, decode_facts, encode_facts, time_by_cause
-from dask_efficiency.accounts.metered import SECONDS, Metered
+from dask_efficiency.accounts.metered import BYTES_AN_HOUR, MEMORY, SECONDS, Metered
 from dask_efficiency.accounts.tables import Bool
 from dask_efficiency.accounts.wire.snapshots import SCHEMA, check_schema
 from dask_efficiency.accounts.worker.balance import TASK_BUCKETS, UNHELD_BUCKETS, Outcome, WindowBalance
@@ -86,7 +86,8 @@ def _check_rows(facts: Facts) -> None:
     """Refuse values below 0, but where the causes of overhead are told of all tasks together; and too many labels."""
     rows, nobodys = facts.rows, _nobodys(facts)
     told = nobodys & (rows.cause == 0) & facts.named("bucket", {Bucket.OVERHEAD})
-    if (least := rows.value[~told].min(initial=0)) < 0:
+    slopes = facts.named("bucket", {MEMORY}) & facts.named("unit", {BYTES_AN_HOUR})
+    if (least := rows.value[~told & ~slopes].min(initial=0)) < 0:
         raise RefusedPayload(f"facts have {least}; expected 0 or more, but for overhead whose causes are told")
     for (bucket,), ns in facts.take(nobodys).sums("bucket").items():
         if ns < 0:

@@ -12,7 +12,8 @@ its rules. This page describes the log itself.
 
     Dask's hook, in the middle of a stimulus --+                 +--> Slots --> Ledger
     pauses, found in Dask's log of stimuli ----+--> log --> batch
-    the event loop spills or reads back -------+                 +--> WorkerRecorder --> trace
+    the event loop spills or reads back -------+                 +--> WorkerResults
+                                                                 +--> WorkerRecorder --> trace
 
 **An entry** is a named tuple of an instant (monotonic nanoseconds) and what can be known at that instant only:
 
@@ -30,11 +31,16 @@ Spilled     the event loop was at the disk from ``at``  how many tasks were read
             to ``stop``                                 and waited for the loop
 Noted       a task without a slot changes its state,    where it comes from, whether it is on its way, its size
             while a trace is recorded
+Stored      a result is there, of a task or of          its prefix, span and size
+            another worker
+Swapped     a result was written to disk, or read back  which of the two
+Released    a result is there no more                   nothing
+Peaked      the process has more memory than before     nothing
 ==========  ==========================================  ===========================================================
 
 **States of the log.** There are two: it is written, or it is read. Both happen on the event loop, so no lock is needed.
 ``WorkerHooks._read`` takes all entries, sorts them by their instants, empties the list, and gives one batch to the
-slots and, while one records, to the recorder. It does so
+slots, to the results that are held and, while one records, to the recorder. It does so
 
 - before each report of the accounts (a heartbeat, a window's edge, the final snapshot), between two stimuli;
 - within a stimulus, once there are 200 entries (``hooks.MAX_ENTRIES``). The last task that ended then stays with the
@@ -220,7 +226,40 @@ class Noted(NamedTuple):
     nbytes: int = 0
 
 
-Entry: TypeAlias = Taken | Moved | Observed | Turned | Spilled | Noted
+class Stored(NamedTuple):
+    """A result is there: that of a task, or one that was sent here."""
+
+    at: int
+    key: Any
+    prefix: str
+    #: Empty of one that was sent here.
+    span: str
+    #: By Dask's estimate.
+    nbytes: int
+
+
+class Swapped(NamedTuple):
+    """A result was written to disk, or is back in memory."""
+
+    at: int
+    key: Any
+    spilled: bool
+
+
+class Released(NamedTuple):
+    """A result is there no more."""
+
+    at: int
+    key: Any
+
+
+class Peaked(NamedTuple):
+    """The process has more memory than before in a window; written in any thread."""
+
+    at: int
+
+
+Entry: TypeAlias = Taken | Moved | Observed | Turned | Spilled | Noted | Stored | Swapped | Released | Peaked
 
 
 def in_order(entries: Iterable[Entry]) -> list[Entry]:
@@ -230,7 +269,9 @@ def in_order(entries: Iterable[Entry]) -> list[Entry]:
 
 # -- as plain data -------------------------------------------------------------------------------
 
-_KINDS = {kind.__name__: kind for kind in (Taken, Moved, Observed, Turned, Spilled, Noted)}
+_KINDS = {
+    kind.__name__: kind for kind in (Taken, Moved, Observed, Turned, Spilled, Noted, Stored, Swapped, Released, Peaked)
+}
 
 
 def to_plain(entries: Iterable[Entry]) -> list[list[Any]]:

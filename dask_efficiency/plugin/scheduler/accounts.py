@@ -35,6 +35,7 @@ from dask_efficiency.plugin.scheduler.events import LoggedEvents
 from dask_efficiency.plugin.scheduler.heartbeats import HeartbeatArrivals, dask_metric
 from dask_efficiency.plugin.scheduler.idle_watch import IdleWatch
 from dask_efficiency.plugin.scheduler.joining import check_registration
+from dask_efficiency.plugin.scheduler.kept import KeptWatch
 from dask_efficiency.plugin.scheduler.loop_meter import LoopMeter
 from dask_efficiency.plugin.scheduler.outstanding import WorkTracker
 from dask_efficiency.plugin.scheduler.registration import OpenWindow, Registration
@@ -139,6 +140,7 @@ class ClusterAccounts:
         self.work.erred = partial(self._odd, "a report of a failed task", watch.erred)
         self.loop = LoopMeter(scheduler, lambda: cluster.work.outstanding)
         self.idle = IdleWatch(scheduler, self.work, cluster, self.loop)
+        self.kept = KeptWatch(scheduler, cluster, windows)
         self.timelines = Timelines(windows, at=cluster.started)
         self.stragglers = StragglerReporter(scheduler, cluster, lambda: meter.options.on_straggler)
         #: Totals at each of the last polls, for live views.
@@ -365,6 +367,7 @@ class ClusterAccounts:
         silent = round(MIN_SILENT_HEARTBEATS * self._arrivals.heartbeat_seconds * 1e9)
         self.cluster.accrue(at=at, silent=max(SILENT_NS, silent))
         self.cluster.close_departed(at=at)
+        self.kept.guard(self.kept.look, at)
         self.follow()
         self._parts.each("round_over", self._arrivals.unread)
         if at - self._remembered >= self.options.history_interval * 1e9:

@@ -19,6 +19,7 @@ from dask_efficiency.accounts.cluster.scheduler_loop import LoopTotals
 from dask_efficiency.accounts.cluster.timeline import TimelineRecorder
 from dask_efficiency.accounts.cluster.windows import ActiveIntervals, ClusterWindow
 from dask_efficiency.accounts.lines import SentGraphs
+from dask_efficiency.accounts.memory import KeptWindow
 from dask_efficiency.accounts.rows import OTHER
 from dask_efficiency.accounts.worker.log import prefix_of
 from dask_efficiency.plugin.guard import Guard
@@ -85,6 +86,8 @@ class OpenWindow:
     #: Ids of the spans that both this client and others sent tasks to.
     shared: set[str] = field(default_factory=set)
     sent: SentGraphs = field(default_factory=SentGraphs)
+    #: Why results were kept.
+    kept: KeptWindow = field(default_factory=lambda: KeptWindow(at=monotonic_ns()))
     #: Lines of earlier windows by prefix of the tasks that they sent and that this window's client uses.
     sent_before: dict[str, str] = field(default_factory=dict)
 

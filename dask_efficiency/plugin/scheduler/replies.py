@@ -201,11 +201,19 @@ def _parts_of_window(accounts: ClusterAccounts, opened: OpenWindow, closed: Clos
         Decoration("scheduler_loop", LOOP, lambda: asdict(accounts.loop.between(opened.loop, opened.loop_at_stop))),
         Decoration("cores", "count of cores", lambda: window.cores(accounts.cluster.work, at=at)),
         Decoration("arrivals", "list of workers that came", lambda: window.arrivals(at=at)),
+        Decoration("kept", "list of why results were kept", lambda: _kept(accounts, opened, at)),
         Decoration("code", "source listing", lambda: source.recorded(known, coded)),
         Decoration("graphs", "record of when graphs were taken in", lambda: window.graphs.until(at)),
         Decoration("running", "record of when tasks ran", lambda: window.running.until(at)),
         Decoration("seceded", "record of when only tasks that had seceded ran", lambda: opened.seceded.until(at)),
     ]
+
+
+def _kept(accounts: ClusterAccounts, opened: OpenWindow, at: int) -> dict[str, Any]:
+    """Reasons why results were kept, over time and at the peaks of memory."""
+    if accounts.kept.guard.off is not None:
+        raise RuntimeError(accounts.kept.guard.off)
+    return accounts.kept.reply(opened.kept, at)
 
 
 def _paths(accounts: ClusterAccounts, opened: OpenWindow, closed: ClosedWindow) -> dict[str, str]:

@@ -18,7 +18,7 @@ from dask_efficiency.show.figures import format_number
 
 _LINE = re.compile(r".{1,200}:\d{1,9}")
 #: Fields that are known only for all clients of a window together.
-_OF_ALL_CLIENTS = frozenset({"timeline", "tasks", "waited_for", "repeats"})
+_OF_ALL_CLIENTS = frozenset({"timeline", "tasks", "waited_for", "repeats", "kept"})
 
 
 def is_own(scheduler: Scheduler, own: Collection[str], span_id: str) -> bool:

@@ -25,6 +25,8 @@ from dask_efficiency.accounts.worker.log import (
     Moved,
     Noted,
     Observed,
+    Released,
+    Stored,
     Taken,
     TaskSet,
     Turned,
@@ -152,10 +154,12 @@ class WorkerHooks:
         threads: TaskThreads,
         log: list[Entry],
         *,
+        results: Callable[[Iterable[Entry]], object],
         failed: Callable[[Exception], object],
         at: int,
     ) -> None:
         self.cost = HookCost()
+        self._read_results = results
         self.slots, self._worker = slots, worker
         self._state, self._tasks, self._executing = worker.state, worker.state.tasks, worker.state.executing
         self._pending, self._spills, self._threads = pending, spills, threads
@@ -214,6 +218,8 @@ class WorkerHooks:
             if self._recorder is not None and noted(start, finish):
                 self._note(key, start, finish)
             if (start, finish) in QUIET and (finish != "ready" or self._state.running):
+                if start == "memory" or finish == "memory":
+                    self._hold(key, finish)
                 return
             ts = self._tasks.get(key)
             if start == "released" and ts is not None and not ts.waiting_for_data:
@@ -233,6 +239,16 @@ class WorkerHooks:
                 self._look(at)
         except Exception as error:
             self._failed(error)
+
+    def _hold(self, key: Any, finish: str) -> None:
+        """Log that a result of another worker or of a client is there, or that any is there no more."""
+        at = monotonic_ns()
+        if len(self._log) >= self._room:
+            self._make_room()
+        if finish != "memory":
+            self._log.append(_new(Released, (at, key)))
+        elif (ts := self._tasks.get(key)) is not None:
+            self._log.append(stored(ts, at))
 
     def _make_room(self) -> None:
         """Read the log if it is long, or at a new stimulus if only digests tell which task spilled."""
@@ -315,6 +331,7 @@ class WorkerHooks:
             left.discard(key)
             if run is None:
                 elsewhere = self._threads.measured_upstream(key)
+            worked = self._threads.worked.pop(key, None) if self._threads.worked else None
             watched = self._threads.ended is not None
             if finish == "memory" and ts is not None:
                 if (elsewhere if run is None else run[1] - run[0]) >= MIN_RATED_NS:
@@ -323,6 +340,10 @@ class WorkerHooks:
                 size = ts.nbytes
                 if size is not None:
                     made = size if type(size) is int and size < MAX_NANOSECONDS else whole_number(size)
+                    if ts.state == "memory":  # else it was cancelled
+                        self._log.append(stored(ts, at, made))
+                        if worked is not None:
+                            self._pending.sizes.worked(prefix_of(ts.prefix), key, worked, made)
             elif finish == "rescheduled" and key in self._threads.stopped_by_shuffle:
                 self._threads.stopped_by_shuffle.remove(key)
                 finish = BY_SHUFFLE
@@ -346,6 +367,7 @@ class WorkerHooks:
         entries = in_order(self._log)
         self._log.clear()
         self.slots.read(entries)
+        self._read_results(entries)
         if self._recorder is not None:
             self._recorder.read(entries, whole=whole)
         self._pending.finalize(self.slots.take(all_of_them=all_of_them), at=monotonic_ns())
@@ -405,6 +427,15 @@ class WorkerHooks:
         if changes:
             self._log += reversed(changes)
             self._observed, self._waits = None, True
+
+
+def stored(ts: Any, at: int, nbytes: int = -1) -> Stored:
+    """Entry of a task whose result is there."""
+    prefix, span = ts.prefix, ts.span_id
+    if type(span) is not str or len(prefix) + len(span) > MAX_PREFIX_LENGTH or not (prefix + span).isascii():
+        prefix, span = prefix_of(prefix), span_of(span)
+    entry: Stored = _new(Stored, (at, ts.key, prefix, span, whole_number(ts.nbytes) if nbytes < 0 else nbytes))
+    return entry
 
 
 def stored_ns(ts: Any) -> int:

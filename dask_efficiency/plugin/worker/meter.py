@@ -17,6 +17,7 @@ from distributed.core import Status
 
 from dask_efficiency.accounts.checks import amount, text, whole
 from dask_efficiency.accounts.intake import fitting
+from dask_efficiency.accounts.memory import LEVELS
 from dask_efficiency.accounts.processors import USED, ProcessorTime, encode_processors
 from dask_efficiency.accounts.wire.heartbeats import REPORT_SECONDS, HeartbeatWriter
 from dask_efficiency.accounts.wire.snapshots import OWN_WORK, Snapshot, encode_not_measured
@@ -45,10 +46,11 @@ from dask_efficiency.plugin.worker.fine_metrics import (
 )
 from dask_efficiency.plugin.worker.gpu import WorkerGpu
 from dask_efficiency.plugin.worker.hooks import WorkerHooks
+from dask_efficiency.plugin.worker.memory import MemoryMeter
 from dask_efficiency.plugin.worker.pending import PendingTasks
 from dask_efficiency.plugin.worker.process_metrics import ProcessMetrics, ProcessThreads
 from dask_efficiency.plugin.worker.sensors.readings import WorkerSensors
-from dask_efficiency.plugin.worker.spill_watch import KeptBack, SpillWatch, spill_noter
+from dask_efficiency.plugin.worker.spill_watch import KeptBack, SpillWatch, spill_noter, swap_noter
 from dask_efficiency.plugin.worker.thread_looks import ThreadLooks
 from dask_efficiency.plugin.worker.threads import TaskThreads
 from dask_efficiency.plugin.worker.window_details import MeteredWindows
@@ -159,7 +161,8 @@ class WorkerMeter:
         self._gpu = WorkerGpu(worker, self.threads)
         self._causes = WorkerCauses(worker, self.threads)
         log: list[Entry] = []
-        self.spills = SpillWatch(worker.data, spill_noter(log, worker, self.threads, self._guard.fail))
+        noters = spill_noter(log, worker, self.threads, self._guard.fail), swap_noter(log, self._guard.fail)
+        self.spills = SpillWatch(worker.data, *noters)
         self._shuffles = ShuffleWatch(worker)
         self._receivers, self._of_messages = Replacements(), object()
         self._kept_back = KeptBack()
@@ -173,14 +176,19 @@ class WorkerMeter:
             use=self._gpu.use,
             rate=partial(self._rates_guard, counted.counter.add),
         )
+        of_messages, causes = self._of_messages, self._causes
         self._metered = MeteredWindows(
             *(self._metrics.gained, self._shuffles.metered, self._pending.made, counted.transfers),
-            *(self.spills.moved, counted.samples),
-            beside=lambda: MESSAGES_HERE.metered(self._of_messages) | self._causes.files.totals(),
-            levels=lambda: counted.memory() | self._causes.files.sizes(),
+            self.spills.moved,
+            beside=lambda: MESSAGES_HERE.metered(of_messages) | causes.files.totals(),
+            levels=lambda: causes.files.sizes(),
         )
+        self._memory = MemoryMeter(worker, self.threads, log)
         self.hooks = WorkerHooks(
-            worker, self._slots, self._pending, self.spills, self.threads, log, failed=self._guard.fail, at=at
+            *(worker, self._slots, self._pending, self.spills, self.threads, log),
+            results=self._memory.read,
+            failed=self._guard.fail,
+            at=at,
         )
 
     @property
@@ -208,6 +216,7 @@ class WorkerMeter:
         if self._aside is None:
             self._aside = AsideThread(self.worker, self._looks.look)
             self._aside.start()
+        self._memory.start(self.spills)
         self.hooks.attach(plugin)
         self._parts.each("start")
 
@@ -229,6 +238,7 @@ class WorkerMeter:
         """Measure nothing more; after a failure, tasks that ended are not finalized."""
         self._parts.stop()
         self.hooks.detach()
+        self._memory.stop()
         self._gpu.stop()
         self._guard(self._finalize_rest)  # while the watch of the GPUs can be asked
         self._causes.stop()
@@ -293,6 +303,9 @@ class WorkerMeter:
         sensors = self._sensors.latest()
         if sensors:
             payload[names.SENSORS] = sensors
+        levels = self._memory.guard(self._memory.levels)
+        if levels is not None:
+            payload[LEVELS] = levels
         if (used := self._used(at)) is not None:
             payload[USED] = used
         if self.oom_counter is not None:
@@ -402,11 +415,13 @@ class WorkerMeter:
         self._causes.open_window(window, self._pending.overhead)
         self._pending.sizes.open_window(window)
         self._labels_guard(self._metered.open_window, window)
+        self._memory.guard(self._memory.open_window, window, at)
 
     def _close_window(self, window: str, at: int) -> WindowAnswer | None:
         balance = self._ledger.close_window(window, at=at)
         skew = self._pending.sizes.close_window(window)
         metered = self._labels_guard(self._metered.close_window, window) or {}
+        metered |= self._memory.guard(self._memory.close_window, window, at) or {}
         if balance is None:
             return None
         answer = self._causes.close_window(window, balance, self._pending.overhead, metered)

@@ -6,7 +6,7 @@ import os
 import threading
 import time
 from collections.abc import Callable
-from itertools import chain, islice
+from itertools import islice
 from typing import Any
 
 from distributed import Scheduler, Worker
@@ -16,20 +16,14 @@ from dask_efficiency.accounts.intake import fitting, whole_number
 from dask_efficiency.accounts.metered import (
     BYTES,
     COUNT,
-    MANAGED,
     MAX_METERED,
-    MEMORY,
-    PROCESS,
     RECEIVED,
-    SAMPLES,
     SECONDS,
     SENT,
-    SHARED,
     SPILL_LABELS,
     TRANSFERS,
     Metered,
 )
-from dask_efficiency.accounts.rows import add
 from dask_efficiency.accounts.wire.snapshots import CORE_WAIT, OTHER_CORE_WAIT, OTHER_CPU
 from dask_efficiency.accounts.worker.log import prefix_of
 from dask_efficiency.plugin.worker.fine_metrics import Digests
@@ -141,7 +135,7 @@ MAX_INPUTS = 64
 
 
 class ProcessMetrics:
-    """Reads a worker's task rates, transfers and memory from Dask and the system, for each heartbeat."""
+    """Reads a worker's task rates and transfers from Dask and the system, for each heartbeat."""
 
     def __init__(self, worker: Worker) -> None:
         self.counter = TaskRateCounter()
@@ -151,7 +145,6 @@ class ProcessMetrics:
         self.disk = _DiskMetrics(worker.digests_total)
         #: Bytes and messages so far by sender's address; further senders count as one.
         self._received: dict[str, list[int]] = {}
-        self._samples: dict[Metered, int] = {}
 
     def encode(self, used: dict[object, tuple[int, int]], *, cpu: int, core_wait: int | None = None) -> dict[str, Any]:
         """Task rates of a heartbeat, with nanoseconds: (CPU, wall) of running tasks, CPU of all, waits for a core."""
@@ -177,26 +170,6 @@ class ProcessMetrics:
         found[Metered(TRANSFERS, "", "", SENT, BYTES)] = whole_number(worker.transfer_outgoing_bytes_total)
         found[Metered(TRANSFERS, "", "", SENT, COUNT)] = whole_number(worker.transfer_outgoing_count_total)
         return found
-
-    def memory(self) -> dict[Metered, int]:
-        """Bytes of the process now, and of its results by Dask's estimate; again for each prefix whose tasks run."""
-        worker, state = self._worker, self._worker.state
-        spilled = getattr(worker.data, "spilled_total", None)
-        managed = whole_number(state.nbytes) - (0 if spilled is None else whole_number(spilled.memory))
-        levels = {PROCESS: whole_number(worker.monitor.get_process_memory()), MANAGED: max(0, managed)}
-        found = {Metered(MEMORY, "", "", label, BYTES): level for label, level in levels.items()}
-        running = {prefix_of(ts.prefix) for ts in chain(state.executing, state.long_running)}
-        how = "" if len(running) == 1 and len(Worker._instances) <= 1 else SHARED
-        for prefix in running:
-            samples = Metered(MEMORY, "", prefix, SAMPLES + how, COUNT)
-            if samples in self._samples or len(self._samples) < MAX_METERED // 4:
-                add(self._samples, {samples: 1})
-                found |= {Metered(MEMORY, "", prefix, label + how, BYTES): level for label, level in levels.items()}
-        return found
-
-    def samples(self) -> dict[Metered, int]:
-        """Number of samples of the memory so far while tasks of each prefix ran."""
-        return dict(self._samples)
 
     def _read_transfers(self) -> None:
         """Count the transfers that were logged since the last call; the log is bounded."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from functools import partial
 from threading import get_ident
 from time import monotonic_ns
@@ -24,7 +24,7 @@ from dask_efficiency.accounts.metered import (
     Metered,
 )
 from dask_efficiency.accounts.rows import add
-from dask_efficiency.accounts.worker.log import Entry, Spilled
+from dask_efficiency.accounts.worker.log import Entry, Spilled, Swapped
 from dask_efficiency.plugin.patches import EVICT, READ_BACK, WRITE_OUT, Replacements
 from dask_efficiency.plugin.worker.threads import TaskThreads
 
@@ -41,11 +41,17 @@ class SpillWatch:
 
     The data of a worker is a zict buffer, or holds such buffers, as with dask-cuda. The calls that move an item to the
     slower memory and back are timed, on this worker only, and so is the eviction by the memory manager; what they move
-    is counted by its size in the faster memory. If the data is something else, nothing is noted and nothing breaks.
+    is counted by its size in the faster memory; ``swapped`` is called with the key of each, and True if it is on disk
+    now. If the data is something else, nothing is noted and nothing breaks.
     """
 
-    def __init__(self, data: Any, spilled: Callable[[int, int, bool], object]) -> None:
-        self._data, self._spilled = data, spilled
+    def __init__(
+        self,
+        data: Any,
+        spilled: Callable[[int, int, bool], object],
+        swapped: Callable[[Any, bool], object] = lambda key, on_disk: None,
+    ) -> None:
+        self._data, self._spilled, self._swapped = data, spilled, swapped
         self._loop = 0
         #: Sorted and disjoint: starts, stops, and nanoseconds of all times before each.
         self._starts: list[int] = []
@@ -60,7 +66,13 @@ class SpillWatch:
         #: Calls under way, outermost first: True if it reads.
         self._reading: list[bool] = []
         self._moved: dict[Metered, int] = {}
+        self._on_disk: Container[Any] = ()
         self._replacements = Replacements()
+
+    @property
+    def on_disk(self) -> Container[Any]:
+        """Keys of the results on disk; none if that is not watched."""
+        return self._on_disk if self.watching else ()
 
     def start(self) -> None:
         """Begin; called in the event loop's thread, which is the only one noted."""
@@ -73,6 +85,8 @@ class SpillWatch:
             out, back = (DEVICE_TO_HOST, HOST_TO_DEVICE) if of_device else (SPILLED_UNCOMPRESSED, READ_UNCOMPRESSED)
             reads = put(READ_BACK, buffer, partial(self._moves, buffer=buffer, way=back, reading=True))
             writes = put(WRITE_OUT, buffer, partial(self._moves, buffer=buffer, way=out, reading=False))
+            if not of_device:
+                self._on_disk = buffer.slow
             self.watching = self.watching or bool(reads or writes)
         if self.watching:
             put(EVICT, self._data, partial(self._timed, reading=False, asked=True))
@@ -103,6 +117,8 @@ class SpillWatch:
             # A result that is still in use somewhere comes back without being read.
             in_use = reading and key in getattr(buffer.slow, "cache", ())
             result = call(key, *value)
+            if way == SPILLED_UNCOMPRESSED or (way == READ_UNCOMPRESSED and key in buffer.fast):
+                self._swapped(key, not reading)
             if not in_use:
                 weight = buffer.fast.weights.get(key)  # None of one too large for that memory
                 nbytes = whole_number(buffer.weight(key, result) if weight is None else weight)
@@ -145,6 +161,18 @@ class SpillWatch:
         if len(self._starts) > MAX_TIMES:
             for times in (self._starts, self._stops, self._before):
                 del times[: MAX_TIMES // 2]
+
+
+def swap_noter(log: list[Entry], failed: Callable[[Exception], object]) -> Callable[[Any, bool], object]:
+    """Make the callback of a SpillWatch that logs which result is on disk now, or is no more."""
+
+    def note(key: Any, on_disk: bool) -> None:
+        try:
+            log.append(Swapped(monotonic_ns(), key, on_disk))
+        except Exception as error:
+            failed(error)
+
+    return note
 
 
 class KeptBack:

@@ -16,11 +16,13 @@ from distributed import Reschedule, Worker
 from distributed import worker as upstream
 from distributed.worker_state_machine import TaskState
 
+from dask_efficiency.accounts.memory import Worked
 from dask_efficiency.accounts.worker.balance import Used
 from dask_efficiency.accounts.worker.log import Run
 from dask_efficiency.accounts.worker.reservations import SlotReservation
 from dask_efficiency.gpu.meter import TaskId, TaskWindow
 from dask_efficiency.plugin.patches import RUN_ACTOR, RUN_TASK, Replacements
+from dask_efficiency.plugin.worker.process_memory import PROCESS_MEMORY
 from dask_efficiency.show.log import logger
 
 #: Runs that the event loop has not claimed; beyond, the oldest go, as some may never be claimed.
@@ -46,6 +48,9 @@ class TaskThreads:
         self.live: dict[int, tuple[int, int, Any]] = {}
         #: Ended runs that the event loop has not claimed, by key.
         self.done: dict[Any, Run] = {}
+        #: Their memory, of those that were measured, while it is.
+        self.worked: dict[Any, Worked] = {}
+        self.measures_memory = False
         #: Keys of runs that a P2P shuffle stopped, to run them where their data is.
         self.stopped_by_shuffle: set[Any] = set()
         #: True if each run also notes its native thread id.
@@ -118,6 +123,7 @@ class TaskThreads:
         """
         for key in list(self.done)[:-MAX_UNCLAIMED]:
             self.claimed += self.done.pop(key)[2]
+            self.worked.pop(key, None)
         live, used = self.live.copy(), self.live_used()
         done = self.done.copy()
         for start, _, key in live.values():
@@ -274,10 +280,13 @@ def _metered(meters: dict[int, TaskThreads], original: Callable[..., Any]) -> Ca
             return original(task, data, execution_state, key, active_threads, active_threads_lock, time_delay)
         try:
             # Read once: other threads may set them to None.
-            wake, around, after = meter.wake, meter.around, None
+            wake, around, after, begun = meter.wake, meter.around, None, None
             if wake is not None:
                 meter.wake = None
                 wake()
+            memory = meter.measures_memory
+            if memory:
+                begun = PROCESS_MEMORY.begin(len(meter.live))
             ident = get_ident()
             start = monotonic_ns()
             cpu = thread_time_ns()
@@ -301,6 +310,10 @@ def _metered(meters: dict[int, TaskThreads], original: Callable[..., Any]) -> Ca
                     after()
                 cpu = thread_time_ns() - cpu
                 stop = monotonic_ns()
+                if memory:
+                    worked = PROCESS_MEMORY.end(begun, start, stop, len(meter.live) - 1)
+                    if worked is not None:
+                        meter.worked[key] = worked
                 windows = meter.ended
                 # Before the thread counts as free: readers find the task in at least one place.
                 if windows is not None:

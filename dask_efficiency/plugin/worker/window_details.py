@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from itertools import chain
 from typing import Any, TypeVar
 
 from dask_efficiency.accounts.checks import MAX_NANOSECONDS
 from dask_efficiency.accounts.details import WindowDetails
 from dask_efficiency.accounts.lines import Holdup, StackTable
+from dask_efficiency.accounts.memory import Worked
 from dask_efficiency.accounts.metered import BYTES, COUNT, Metered
 from dask_efficiency.accounts.rows import OTHER, growth
 from dask_efficiency.accounts.skew import MAX_PREFIXES, Most, Sketch, TaskSizes, key_name
@@ -158,12 +158,40 @@ class _Quantity:
         return Most(int(min(self.most, MAX_NANOSECONDS)), key_name(self.key)) if self.most >= 0 else None
 
 
-#: Durations and result sizes of tasks, by prefix.
-_Rows = dict[str, tuple[_Quantity, _Quantity]]
+class _TaskRow:
+    """Quantities of the tasks of a prefix: nanoseconds, bytes of results, and memory of those alone and of others."""
+
+    __slots__ = ("alone", "beside", "left", "nbytes", "ns")
+
+    def __init__(self) -> None:
+        self.ns, self.nbytes, self.alone, self.beside = (_Quantity() for _ in range(4))
+        self.left = 0
+
+    @property
+    def quantities(self) -> tuple[_Quantity, ...]:
+        return self.ns, self.nbytes, self.alone, self.beside
+
+    def merge(self, other: _TaskRow) -> None:
+        for own, others in zip(self.quantities, other.quantities, strict=True):
+            own.merge(others)
+        self.left += other.left
+
+    def sizes(self) -> TaskSizes:
+        for quantity in self.quantities:
+            quantity.sketch()
+        return TaskSizes(
+            *(self.ns.sketched, self.nbytes.sketched, self.ns.largest(), self.nbytes.largest()),
+            *(self.alone.sketched, self.beside.sketched, self.alone.largest(), self.beside.largest()),
+            max(-MAX_NANOSECONDS, min(self.left, MAX_NANOSECONDS)),
+        )
+
+
+#: Rows by prefix.
+_Rows = dict[str, _TaskRow]
 
 
 class SizesByWindow:
-    """Durations and result sizes of tasks by prefix, for each window from its opening on; nothing after a failure."""
+    """Durations, result sizes and memory of tasks by prefix, for each window from its opening; none after a failure."""
 
     def __init__(self) -> None:
         #: By window, oldest first: tasks that ended between its opening and the next one's. So a task is counted once,
@@ -192,12 +220,7 @@ class SizesByWindow:
         total: _Rows = {}
         for rows in self._take(window):
             _merge(total, rows)
-        for quantity in chain.from_iterable(total.values()):
-            quantity.sketch()
-        return {
-            prefix: TaskSizes(ns.sketched, nbytes.sketched, ns.largest(), nbytes.largest())
-            for prefix, (ns, nbytes) in total.items()
-        }
+        return {prefix: row.sizes() for prefix, row in total.items()}
 
     def add(self, tasks: Sequence[SizedTask]) -> None:
         """Count tasks that have succeeded; only while a window is open."""
@@ -206,7 +229,8 @@ class SizesByWindow:
     def _add(self, tasks: Sequence[SizedTask]) -> None:
         rows = next(reversed(self._windows.values()))
         for prefix, key, ns, nbytes in tasks:
-            times, sizes = rows.get(prefix) or _new_row(rows, prefix)
+            row = rows.get(prefix) or _new_row(rows, prefix)
+            times, sizes = row.ns, row.nbytes
             times.values.append(ns)
             sizes.values.append(nbytes)
             if ns > times.most:
@@ -216,6 +240,23 @@ class SizesByWindow:
             if len(times.values) >= MAX_BUFFERED:
                 times.sketch()
                 sizes.sketch()
+
+    def worked(self, prefix: str, key: Any, worked: Worked, nbytes: int) -> None:
+        """Count the memory of a task that made a result of so many bytes, if a window is open."""
+        if self._windows:
+            self.guard(self._worked, prefix, key, worked, nbytes)
+
+    def _worked(self, prefix: str, key: Any, worked: Worked, nbytes: int) -> None:
+        rows = next(reversed(self._windows.values()))
+        row = rows.get(prefix) or _new_row(rows, prefix)
+        quantity = row.alone if worked.alone else row.beside
+        quantity.values.append(worked.most)
+        if worked.most > quantity.most:
+            quantity.most, quantity.key = worked.most, key
+        if len(quantity.values) >= MAX_BUFFERED:
+            quantity.sketch()
+        if worked.alone:
+            row.left += worked.grown - max(nbytes, 0)
 
     def _take(self, window: str) -> list[_Rows]:
         """End a window and return the rows since its opening; empty if it is not open."""
@@ -230,14 +271,13 @@ class SizesByWindow:
         return found
 
 
-def _new_row(rows: _Rows, prefix: str) -> tuple[_Quantity, _Quantity]:
+def _new_row(rows: _Rows, prefix: str) -> _TaskRow:
     """Row of a prefix; beyond the bound, the row that all others share."""
     if prefix not in rows and len(rows) >= MAX_PREFIXES:
         prefix = OTHER
-    return rows.setdefault(prefix, (_Quantity(), _Quantity()))
+    return rows.setdefault(prefix, _TaskRow())
 
 
 def _merge(total: _Rows, other: _Rows) -> None:
     for prefix, row in other.items():
-        for own, others in zip(_new_row(total, prefix), row, strict=True):
-            own.merge(others)
+        _new_row(total, prefix).merge(row)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dask_efficiency.accounts.metered import BYTES, MANAGED, MEMORY, PROCESS, SECONDS
-from dask_efficiency.report.metered import memory_by_prefix, own_labels, shuffle_times, transfer_times
+from dask_efficiency.accounts.metered import BYTES, SECONDS
+from dask_efficiency.accounts.skew import Skew
+from dask_efficiency.report.metered import own_labels, shuffle_times, transfer_times
 from dask_efficiency.report.model import EfficiencyReport
 from dask_efficiency.report.values import Amount
 from dask_efficiency.show.document import SCREEN, Extent, Section, Table, section
@@ -52,29 +53,33 @@ def _transfers(report: EfficiencyReport) -> list[str]:
 
 def _peak(report: EfficiencyReport) -> str:
     """Worker process with the largest peak of memory, and the part of it in results."""
-    peaks: dict[str, dict[str, float]] = {}
-    for row in report.metered:
-        if row.context == MEMORY and row.worker and not row.prefix:
-            peaks.setdefault(row.worker, {})[row.label] = row.value
-    if not peaks:
+    worker, most = next(iter(report.memory.items()), ("", None))
+    if most is None or not most.peak:  # of one client of several only results are told
         return ""
-    most = max(peaks, key=lambda worker: peaks[worker].get(PROCESS, 0.0))
-    process, managed = (format_bytes(peaks[most].get(label, 0.0)) for label in (PROCESS, MANAGED))
-    return f"most memory at a time: {process} by {workers_named([most])}, {managed} of it for results (by heartbeat)"
+    held = format_bytes(most.peak - most.unmanaged_at_peak)
+    return f"most memory at a time: {format_bytes(most.peak)} by {workers_named([worker])}, {held} of it for results"
 
 
 def memory(report: EfficiencyReport, extent: Extent = SCREEN) -> Section:
-    """Peaks of memory by prefix, and how sure they are."""
-    found = memory_by_prefix(report.metered)
-    rows = tuple(
-        (
-            *(name_of(prefix), format_bytes(peak.process), format_bytes(peak.managed)),
-            f"{format_count(peak.samples, 'sample')}, {'alone' if peak.alone else 'shared'}",
-        )
-        for prefix, peak in list(found.items())[: extent.prefixes]
-    )
-    few = f"the {len(rows)} largest of {len(found)}" if len(found) > len(rows) else ""
-    return section("Memory by prefix", few, Table(("prefix", "process", "results", "how sure"), rows, words=(0, 3)))
+    """Results by prefix over time, and what tasks take while they run, with how sure that is."""
+    found = report.byte_seconds
+    skew = {prefix: one for prefix, one in report.skew.items() if one.working_count}
+    prefixes = dict.fromkeys([*found, *sorted(skew, key=lambda prefix: -skew[prefix].max_working)])
+    rows = []
+    for prefix in list(prefixes)[: extent.prefixes]:
+        held, spilled = found.get(prefix, (0.0, 0.0))
+        working, how = _working(skew[prefix]) if prefix in skew else ("", "")
+        over_time = [f"{format_bytes(round(value))} s" if value else "" for value in (held, spilled)]
+        rows.append((name_of(prefix), *over_time, working, how))
+    few = f"the {len(rows)} largest of {len(prefixes)}" if len(prefixes) > len(rows) else ""
+    head = ("prefix", "in memory", "on disk", "while a task runs", "how sure")
+    return section("Memory by prefix", few, Table(head, tuple(rows), words=(0, 4)))
+
+
+def _working(one: Skew) -> tuple[str, str]:
+    median, most = format_bytes(round(one.median_working)), format_bytes(round(one.max_working))
+    how = "alone" if one.working_alone else "shared equally"
+    return f"{median}, at most {most}", f"{format_count(one.working_count, 'task')}, {how}"
 
 
 def labels(report: EfficiencyReport, extent: Extent = SCREEN) -> Section:

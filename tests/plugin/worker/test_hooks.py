@@ -18,7 +18,8 @@ from dask_efficiency.accounts.gpu import GpuUse
 from dask_efficiency.accounts.wire.snapshots import OWN_WORK
 from dask_efficiency.accounts.worker.balance import Balance, Used, WindowBalance
 from dask_efficiency.accounts.worker.ledger import Ledger
-from dask_efficiency.accounts.worker.log import MAX_PREFIX_LENGTH, Entry, Moved, Run, Taken, TaskSet
+from dask_efficiency.accounts.worker.log import MAX_PREFIX_LENGTH, Entry, Moved, Run, Stored, Taken, TaskSet
+from dask_efficiency.accounts.worker.results import WorkerResults
 from dask_efficiency.accounts.worker.slots import Slots
 from dask_efficiency.gpu.meter import TaskId
 from dask_efficiency.plugin.bootstrap import EfficiencyWorkerPlugin
@@ -157,6 +158,7 @@ class Threads(ClaimedThreads):
     def __init__(self) -> None:
         super().__init__()
         self.done: dict[Any, Run] = {}
+        self.worked: dict[Any, Any] = {}
         self.ended: deque[Any] | None = None
         self.stopped_by_shuffle: set[Any] = set()
 
@@ -226,8 +228,12 @@ class Accounts:
             rate=self.rated.extend,
         )
         self.slots = Slots(self.ledger)
+        self.results = WorkerResults()
         self.hooks = WorkerHooks(
-            world.worker, self.slots, self.pending, self.spills, threads, log, failed=self.failures.append, at=world.now
+            *(world.worker, self.slots, self.pending, self.spills, threads, log),
+            results=self.results.read,
+            failed=self.failures.append,
+            at=world.now,
         )
         self.recorder = Recorder()
         self.hooks._recorder = self.recorder  # no clock runs yet
@@ -634,7 +640,7 @@ def test_without_a_watch_of_the_loop_the_log_is_read_before_each_new_stimulus():
             digest = ("execute", "", "inc", "disk-write", "seconds")
             digests[digest] = digests.get(digest, 0.0) + spilled * 1e-9
         assert accounts.ledger.balance(at=world.now).finalized["spill"] == 3
-        assert [entry.key for entry in accounts.hooks._log] == ["key-1"]
+        assert [(type(entry), entry.key) for entry in accounts.hooks._log] == [(Stored, "key-1"), (Moved, "key-1")]
         accounts.catch_up()
         assert accounts.ledger.balance(at=world.now).finalized["spill"] == 3 + 5
     world.no_failures()

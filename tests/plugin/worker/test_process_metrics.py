@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from dask_efficiency.accounts.metered import MAX_METERED
 from dask_efficiency.accounts.wire.snapshots import CORE_WAIT, OTHER_CORE_WAIT, OTHER_CPU
 from dask_efficiency.plugin.worker import process_metrics
 from dask_efficiency.plugin.worker.process_metrics import MAX_INPUTS, ProcessMetrics, ProcessThreads, input_bytes
@@ -177,52 +176,6 @@ def test_transfers_are_counted_in_bytes_and_messages_by_sender(own, metrics):
     for way, amounts in expected.items():
         assert (found.pop((*way, "bytes")), found.pop((*way, "count"))) == amounts
     assert not found
-
-
-def sampled(metrics: ProcessMetrics) -> dict[tuple[str, str], int]:
-    """A sample of the memory, and how often each prefix was sampled."""
-    found = metrics.memory() | metrics.samples()
-    return {(prefix, label): value for (_, _, prefix, label, _), value in found.items()}
-
-
-def test_memory_is_of_the_process_and_of_results_that_are_not_on_disk(own):
-    assert sampled(ProcessMetrics(own)) == {("", "process"): 7, ("", "managed"): 100}
-    own.data = SimpleNamespace(spilled_total=SimpleNamespace(memory=40, disk=10))
-    assert sampled(ProcessMetrics(own)) == {("", "process"): 7, ("", "managed"): 60}
-
-
-@pytest.mark.parametrize("seceded", [False, True])
-def test_memory_is_by_prefix_and_whether_tasks_of_others_ran_is_in_the_label(own, metrics, seceded):
-    first, second, other = Task("1"), Task("2"), Task("3")
-    other.prefix = "g"
-    own.state.executing = {first, second}
-    assert sampled(metrics)["f", "samples"] == 1
-    assert {name: n for name, n in sampled(metrics).items() if name[0]} == {
-        ("f", "process"): 7,
-        ("f", "managed"): 100,
-        ("f", "samples"): 2,
-    }
-    (own.state.long_running if seceded else own.state.executing).add(other)
-    found = sampled(metrics)
-    assert [found[name, "samples, shared"] for name in "fg"] == [1, 1]
-    assert found["g", "process, shared"] == 7
-    assert ("f", "process") not in found
-
-
-def test_in_a_process_with_several_workers_memory_is_shared(own, monkeypatch):
-    share_process(monkeypatch, workers=2)
-    own.state.executing = {Task("1")}
-    assert sampled(ProcessMetrics(own))["f", "samples, shared"] == 1
-
-
-def test_prefixes_whose_memory_is_sampled_are_bounded(own, metrics):
-    for i in range(MAX_METERED):
-        task = Task(str(i))
-        task.prefix = f"f{i}"
-        own.state.executing = {task}
-        found = metrics.memory()
-    assert len(metrics.samples()) == MAX_METERED // 4
-    assert len(found) == 2
 
 
 def test_time_and_bytes_at_the_disk_are_added_up_over_contexts(own):

@@ -196,7 +196,7 @@ def test_many_tasks_are_sketched_as_they_come(sizes):
     sizes.open_window("w")
     for i in range(0, 3 * MAX_BUFFERED, 100):
         sizes.add([task(j, 0, 1 + j / 1000, j) for j in range(i, i + 100)])
-    assert all(len(ns.values) < MAX_BUFFERED for rows in sizes._windows.values() for ns, _ in rows.values())
+    assert all(len(row.ns.values) < MAX_BUFFERED for rows in sizes._windows.values() for row in rows.values())
     found = skew(sizes)["join"]
     assert (found.count, found.largest_key) == (3 * MAX_BUFFERED, str(3 * MAX_BUFFERED - 1))
     assert found.median_bytes == pytest.approx(1.5 * MAX_BUFFERED, rel=0.02)

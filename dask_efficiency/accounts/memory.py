@@ -1,0 +1,215 @@
+"""Memory of workers: its levels in a heartbeat, and why results are kept."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any, NamedTuple, TypeVar
+
+from dask_efficiency.accounts.checks import RefusedPayload, listed, short, text, whole
+from dask_efficiency.accounts.intake import whole_number
+from dask_efficiency.accounts.rows import OTHER
+
+_Name = TypeVar("_Name", bound=Hashable)
+
+#: Key, in a heartbeat, of the levels of a worker's memory.
+LEVELS = "m"
+#: Prefixes in a heartbeat, those with the largest results; the others count as one. A guess that bounds a heartbeat.
+MAX_LEVELS = 8
+#: Stands for a number of bytes that the system does not give.
+NOT_MEASURED = -1
+#: Nanoseconds of a millisecond: byte-seconds travel as whole byte-milliseconds.
+_MILLISECOND = 1_000_000
+
+
+class Why(StrEnum):
+    """Reason why a result is kept at an instant: the first that applies."""
+
+    #: It is the input of a task that runs.
+    RUNNING = "running"
+    #: A task that needs it could run, and waits for a thread.
+    QUEUED = "queued"
+    #: It is of a root task, and those that need it wait for a thread or for other root tasks.
+    AHEAD = "ahead"
+    #: All that need it wait for results of other tasks.
+    BLOCKED = "blocked"
+    #: Nothing needs it but a client, which holds a future of it.
+    FUTURE = "future"
+    #: Nobody needs it, and it is about to be released.
+    UNNEEDED = "unneeded"
+
+
+class Kept(NamedTuple):
+    """Results that are kept for one reason."""
+
+    prefix: str
+    why: Why
+    #: Prefix of the tasks that need them; empty of none.
+    needed_by: str = ""
+    #: Prefix of the results for which these wait; empty of none.
+    waits_for: str = ""
+
+
+class Worked(NamedTuple):
+    """Memory of one task while it ran, in bytes beyond the results that are held."""
+
+    #: The most, less what there was at its start; while tasks ran beside it, its equal share of that.
+    most: int
+    #: At its end, with its result, less what there was at its start.
+    grown: int
+    #: True if no other task ran meanwhile.
+    alone: bool
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryLevels:
+    """Memory of a worker at a heartbeat, in bytes; :data:`NOT_MEASURED` where the system does not tell."""
+
+    #: Memory of the process, and the most since the last heartbeat: of the kernel, where that can be asked.
+    process: int
+    peak: int
+    #: Results in memory, and those on disk, by their sizes in memory: estimates by Dask's ``sizeof``.
+    held: int
+    spilled: int
+    #: Size on disk.
+    disk: int
+    #: Results in memory and on disk of the prefixes with the largest, and of all others; they add up.
+    prefixes: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+
+    @property
+    def unmanaged(self) -> int:
+        """Memory of the process beyond results; below 0 where their sizes are estimated too high, or shared."""
+        return self.process - self.held
+
+
+def largest(levels: Mapping[str, tuple[int, int]], at_most: int = MAX_LEVELS) -> dict[str, tuple[int, int]]:
+    """The prefixes that hold most, and all others as one."""
+    ranked = sorted(((sum(row), prefix) for prefix, row in levels.items() if any(row)), reverse=True)
+    found = {prefix: levels[prefix] for _, prefix in ranked[:at_most]}
+    rest = [levels[prefix] for _, prefix in ranked[at_most:]]
+    if rest:
+        before = found.get(OTHER, (0, 0))
+        found[OTHER] = before[0] + sum(held for held, _ in rest), before[1] + sum(spilled for _, spilled in rest)
+    return found
+
+
+def encode_levels(levels: MemoryLevels) -> list[Any]:
+    """Encode for a heartbeat: five numbers, then prefix, bytes in memory and bytes on disk in turn."""
+    prefixes = (each for prefix, row in levels.prefixes.items() for each in (prefix, *map(whole_number, row)))
+    return [
+        *(levels.process, levels.peak, whole_number(levels.held), whole_number(levels.spilled), levels.disk),
+        *prefixes,
+    ]
+
+
+def decode_levels(payload: object) -> MemoryLevels:
+    """Check and read what :func:`encode_levels` made; raises :class:`RefusedPayload`."""
+    given = listed("memory", payload, 5 + 3 * (MAX_LEVELS + 1))
+    if len(given) < 5 or (len(given) - 5) % 3:
+        raise RefusedPayload(f"memory is {short(payload)}; expected five numbers, then three values for each prefix")
+    process, peak, held, spilled, disk, *rows = given
+    return MemoryLevels(
+        process=_level("process", process),
+        peak=_level("peak", peak),
+        held=whole("memory.held", held),
+        spilled=whole("memory.spilled", spilled),
+        disk=_level("disk", disk),
+        prefixes={
+            text("memory.prefix", prefix): (whole("memory.held", in_memory), whole("memory.spilled", on_disk))
+            for prefix, in_memory, on_disk in zip(rows[::3], rows[1::3], rows[2::3], strict=True)
+        },
+    )
+
+
+def _level(name: str, value: object) -> int:
+    return NOT_MEASURED if value == NOT_MEASURED else whole(f"memory.{name}", value)
+
+
+def byte_milliseconds(rows: Mapping[_Name, int]) -> dict[_Name, int]:
+    """Convert byte-nanoseconds to whole byte-milliseconds; they add up to those of the sum, rounded down."""
+    found, running, given = {}, 0, 0
+    for name, exact in rows.items():
+        running += exact
+        found[name] = running // _MILLISECOND - given
+        given += found[name]
+    return found
+
+
+#: Points of a :class:`LowerEnvelope`. A guess: the slope of so many takes a millisecond.
+MAX_POINTS = 64
+#: Nanoseconds of its first points.
+FIRST_POINT_NS = 50_000_000
+#: Points from which a slope means something. By judgement.
+MIN_POINTS = 8
+
+
+class LowerEnvelope:
+    """The least values of a quantity in equal stretches of time, which grow longer as time goes on."""
+
+    def __init__(self, *, at: int) -> None:
+        self._began, self._width = at, FIRST_POINT_NS
+        #: By number of the stretch: instant and least value.
+        self._points: dict[int, tuple[int, int]] = {}
+
+    def add(self, at: int, value: int) -> None:
+        """Note a value at an instant, nanoseconds."""
+        number = max(0, at - self._began) // self._width
+        point = self._points.get(number)
+        if point is None or value < point[1]:
+            self._points[number] = at, value
+        while len(self._points) > MAX_POINTS:
+            self._width *= 2
+            points, self._points = self._points, {}
+            for point in points.values():
+                self.add(*point)
+
+    def slope(self) -> float | None:
+        """Growth by second; None of too few points: the median of the slopes between all of them (Theil, Sen)."""
+        points = sorted(self._points.values())
+        if len(points) < MIN_POINTS:
+            return None
+        slopes = sorted(
+            (value - before) / (at - then) * 1e9
+            for i, (at, value) in enumerate(points)
+            for then, before in points[:i]
+            if at > then
+        )
+        return slopes[len(slopes) // 2] if slopes else None
+
+
+#: Reasons that are kept apart; a guess that bounds memory: prefixes that follow one another are few.
+MAX_KEPT = 1_000
+
+
+class KeptWindow:
+    """Reasons why results were kept in a window, by looks at them: what one look saw holds until the next."""
+
+    def __init__(self, *, at: int) -> None:
+        self.at = at
+        #: Byte-nanoseconds, and nanoseconds of results, by reason.
+        self.nbytes: dict[Kept, int] = {}
+        self.results: dict[Kept, int] = {}
+        #: By worker, and of all together under an empty name: the most memory of processes that a look saw, and the
+        #: bytes by reason then.
+        self.peaks: dict[str, tuple[int, Mapping[Kept, int]]] = {}
+
+    def accrue(self, seen: Mapping[Kept, tuple[int, int]], *, at: int) -> None:
+        """Add bytes and numbers of results that were kept until an instant."""
+        elapsed = at - self.at
+        if elapsed <= 0:
+            return
+        self.at = at
+        for kept, (nbytes, results) in seen.items():
+            if kept not in self.nbytes and len(self.nbytes) >= MAX_KEPT:
+                continue
+            self.nbytes[kept] = self.nbytes.get(kept, 0) + nbytes * elapsed
+            self.results[kept] = self.results.get(kept, 0) + results * elapsed
+
+    def note(self, worker: str, process: int, nbytes: Mapping[Kept, int]) -> None:
+        """Note the memory of a worker's process at a look, or of all."""
+        if process > self.peaks.get(worker, _NO_PEAK)[0]:
+            self.peaks[worker] = process, nbytes
+
+
+_NO_PEAK: tuple[int, Mapping[Kept, int]] = (0, {})

@@ -1,0 +1,199 @@
+"""MemoryMeter: the memory of a worker and what it is for, in each window and at each heartbeat."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import partial
+from time import monotonic_ns
+from typing import Any
+
+from distributed import Worker
+
+from dask_efficiency.accounts.intake import whole_number
+from dask_efficiency.accounts.memory import (
+    NOT_MEASURED,
+    LowerEnvelope,
+    MemoryLevels,
+    byte_milliseconds,
+    encode_levels,
+    largest,
+)
+from dask_efficiency.accounts.metered import (
+    AT_PEAK,
+    BYTE_SECONDS,
+    BYTES,
+    BYTES_AN_HOUR,
+    CONTAINER,
+    GROWTH,
+    IN_MEMORY,
+    LIMIT,
+    MEMORY,
+    ON_DISK,
+    PROCESS,
+    THRESHOLDS,
+    Metered,
+)
+from dask_efficiency.accounts.worker.log import Entry, Peaked
+from dask_efficiency.accounts.worker.results import WorkerResults
+from dask_efficiency.plugin.guard import Guard
+from dask_efficiency.plugin.processors import most_of_group
+from dask_efficiency.plugin.worker.hooks import stored
+from dask_efficiency.plugin.worker.process_memory import PROCESS_MEMORY, MemoryReading
+from dask_efficiency.plugin.worker.spill_watch import SpillWatch
+from dask_efficiency.plugin.worker.threads import TaskThreads
+from dask_efficiency.plugin.worker.window_details import begin_window
+
+#: Growth of a peak from which it is asked again what was in it. By judgement.
+MIN_GROWTH = 1.01
+_SECONDS_AN_HOUR = 3600
+
+
+class _Window:
+    """The memory since a window opened at an instant, with so many byte-nanoseconds of the process before."""
+
+    def __init__(self, at: int, area: int) -> None:
+        self.area = area
+        self.peak = NOT_MEASURED
+        self.most_held = self.most_spilled = 0
+        #: Peak at which the log asks for the results of then, and its instant.
+        self.asked = self.asked_at = 0
+        self.low = LowerEnvelope(at=at)
+        self.group = most_of_group()
+
+
+class MemoryMeter:
+    """Measures the memory of one worker, until a failure; called on the event loop, but for what hears of readings."""
+
+    def __init__(self, worker: Worker, threads: TaskThreads, log: list[Entry]) -> None:
+        self.results = WorkerResults()
+        what = f"dask_efficiency no longer measures the memory of {worker.address}"
+        self._joined = object()
+        self.guard = Guard("its memory", what, partial(_stop, threads, self._joined))
+        self._worker, self._threads, self._log = worker, threads, log
+        self._windows: dict[str, _Window] = {}
+        #: Highest peak since the last heartbeat, byte-nanoseconds of the process so far, and the last reading.
+        self._peak = NOT_MEASURED
+        self._area = 0
+        self._last: MemoryReading | None = None
+
+    def start(self, spills: SpillWatch) -> None:
+        """Begin to measure, with the results that are there."""
+        if self.guard.off is None:
+            self.guard(self._start, spills)
+
+    def _start(self, spills: SpillWatch) -> None:
+        at = monotonic_ns()
+        there = [stored(ts, at) for ts in self._worker.state.tasks.values() if ts.state == "memory"]
+        self.results.begin_anew(there, spills.on_disk, at=at)
+        PROCESS_MEMORY.join(self._joined, self._held, partial(self.guard, self._heard))
+        self._threads.measures_memory = True
+
+    def stop(self) -> None:
+        """Measure no more."""
+        _stop(self._threads, self._joined)
+
+    def read(self, entries: Iterable[Entry]) -> None:
+        """Follow the log."""
+        self.guard(self.results.read, entries)
+
+    def _held(self) -> int:
+        """Bytes of results in memory now, by Dask; called in any thread."""
+        return whole_number(self._worker.state.nbytes) - self._on_disk()[0]
+
+    def _on_disk(self) -> tuple[int, int]:
+        """Bytes of results on disk by Dask: their size in memory, and there."""
+        spilled = getattr(self._worker.data, "spilled_total", None)
+        return (0, 0) if spilled is None else (whole_number(spilled.memory), whole_number(spilled.disk))
+
+    def _heard(self, reading: MemoryReading) -> None:
+        """Take a reading, one at a time, in any thread."""
+        last, self._last = self._last, reading
+        if last is not None:
+            self._area += (last.resident + reading.resident) * (reading.at - last.at) // 2
+        self._peak = max(self._peak, reading.peak)
+        for window in list(self._windows.values()):
+            window.low.add(reading.at, reading.resident - reading.held)
+            window.peak = max(window.peak, reading.peak)
+            if window.peak > MIN_GROWTH * window.asked:
+                window.asked, window.asked_at = window.peak, reading.at
+                self._log.append(Peaked(reading.at))
+
+    def sample(self) -> None:
+        """Read the memory of the process, and how much was held since the last call; the log has been read."""
+        if PROCESS_MEMORY.read() is None:
+            resident = whole_number(self._worker.monitor.get_process_memory())
+            self._heard(MemoryReading(monotonic_ns(), resident, resident, self._held()))
+        held, spilled = self.results.take_most()
+        for window in self._windows.values():
+            window.most_held, window.most_spilled = max(window.most_held, held), max(window.most_spilled, spilled)
+        at_peaks = self.results.at_peaks
+        wanted = {window.asked_at for window in self._windows.values()}
+        for at in at_peaks.keys() - wanted:
+            del at_peaks[at]
+        for at in wanted - at_peaks.keys():  # this reading's
+            at_peaks[at] = self.results.by_prefix()
+
+    def levels(self) -> list[Any]:
+        """Memory of a heartbeat."""
+        self.sample()
+        last, peak, results = self._last, self._peak, self.results
+        self._peak = NOT_MEASURED
+        return encode_levels(
+            MemoryLevels(
+                process=NOT_MEASURED if last is None else last.resident,
+                peak=peak,
+                held=results.held,
+                spilled=results.spilled,
+                disk=self._on_disk()[1],
+                prefixes=largest(results.by_prefix()),
+            )
+        )
+
+    def open_window(self, window: str, at: int) -> None:
+        """Begin a window; the log has been read."""
+        self.sample()
+        self.results.open_window(window, at=at)
+        begin_window(self._windows, window, _Window(at, self._area))
+        self.sample()
+
+    def close_window(self, window: str, at: int) -> dict[Metered, int]:
+        """Rows of the memory since the opening; empty if no such window is open."""
+        self.sample()
+        integrals, mark = self.results.close_window(window, at=at), self._windows.pop(window, None)
+        if mark is None:
+            return {}
+        exact = {
+            Metered(MEMORY, span, prefix, label, BYTE_SECONDS): value
+            for (span, prefix), row in integrals.items()
+            for label, value in zip((IN_MEMORY, ON_DISK), row, strict=True)
+            if value
+        }
+        found = byte_milliseconds(exact)
+        found |= byte_milliseconds({_of_worker(PROCESS, BYTE_SECONDS): self._area - mark.area})
+        for prefix, row in self.results.at_peaks.get(mark.asked_at, {}).items():
+            for label, nbytes in zip((IN_MEMORY, ON_DISK), row, strict=True):
+                found[Metered(MEMORY, "", prefix, label + AT_PEAK, BYTES)] = nbytes
+        group = most_of_group()
+        levels = {PROCESS: mark.peak, IN_MEMORY: mark.most_held, ON_DISK: mark.most_spilled, **self._limits()}
+        levels[CONTAINER] = group if group is not None and group != mark.group else 0
+        found |= {_of_worker(label, BYTES): level for label, level in levels.items()}
+        found = {metered: value for metered, value in found.items() if value > 0}
+        if (slope := mark.low.slope()) is not None:
+            found[_of_worker(GROWTH, BYTES_AN_HOUR)] = round(slope * _SECONDS_AN_HOUR)
+        return found
+
+    def _limits(self) -> dict[str, int]:
+        """Limit of the memory, and the thresholds at which Dask spills and pauses; 0 where there is none."""
+        manager = self._worker.memory_manager
+        limit = whole_number(manager.memory_limit)
+        shares = {name: getattr(manager, f"memory_{name}_fraction", False) or 0 for name in THRESHOLDS}
+        return {LIMIT: limit, **{name: whole_number(limit * share) for name, share in shares.items()}}
+
+
+def _stop(threads: TaskThreads, joined: object) -> None:
+    threads.measures_memory = False
+    PROCESS_MEMORY.leave(joined)
+
+
+def _of_worker(label: str, unit: str) -> Metered:
+    return Metered(MEMORY, "", "", label, unit)

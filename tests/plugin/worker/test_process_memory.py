@@ -1,0 +1,167 @@
+"""The memory of this process by the kernel, and by a system of the test's."""
+
+from __future__ import annotations
+
+import os
+import sys
+from itertools import count
+from typing import Any
+
+import numpy as np
+import pytest
+
+from dask_efficiency.plugin.worker import process_memory as module
+from dask_efficiency.plugin.worker.process_memory import MIN_TASK_NS, ProcessMemory
+
+MIB = 2**20
+on_linux = pytest.mark.skipif(sys.platform != "linux", reason="the kernel does not tell peaks")
+
+
+@pytest.fixture
+def memory() -> Any:
+    """The memory of a process with one worker."""
+    found = ProcessMemory()
+    readings: list[Any] = []
+    found.join("w", lambda: 0, readings.append)
+    yield found
+    found.leave("w")
+
+
+@on_linux
+def test_no_peak_falls_between_two_readings(memory) -> None:
+    before = memory.read()
+    np.ones(100 * MIB, "u1")
+    now = memory.read()
+    assert now.peak >= before.resident + 95 * MIB
+    assert now.resident < before.resident + 50 * MIB
+    again = memory.read()
+    assert again.peak < now.peak - 50 * MIB
+
+
+class System:
+    """Files of a process, whose memory the test sets."""
+
+    def __init__(self, patch: pytest.MonkeyPatch, *, resets: bool = True) -> None:
+        self.resident = self.most = 100 * MIB
+        self.now = count(1_000)
+        self.resets = resets
+        self.text = b"Name:\tx\nVmHWM:\t%d kB\nVmRSS:\t%d kB\n"
+        patch.setattr(module.os, "open", lambda path, flags: 7 if "status" in path else 8)
+        patch.setattr(module.os, "close", lambda descriptor: None)
+        patch.setattr(module.os, "pread", lambda *_: self.text % (self.most // 1024, self.resident // 1024))
+        patch.setattr(module.os, "write", self.write)
+        patch.setattr(module, "monotonic_ns", lambda: next(self.now))
+        patch.setattr(module.sys, "platform", "linux")
+
+    def write(self, descriptor: int, data: bytes) -> int:
+        assert (descriptor, data) == (8, b"5")
+        if not self.resets:
+            raise OSError("not permitted")
+        self.most = self.resident
+        return 1
+
+    def take(self, nbytes: int, *, give_back: int = 0) -> None:
+        self.resident += nbytes
+        self.most = max(self.most, self.resident)
+        self.resident -= give_back
+
+
+@pytest.fixture
+def system(monkeypatch) -> System:
+    return System(monkeypatch)
+
+
+def test_without_a_reset_only_a_new_peak_is_known(monkeypatch, memory) -> None:
+    memory.leave("w")
+    system = System(monkeypatch, resets=False)
+    heard: list[Any] = []
+    memory.join("w", lambda: 0, heard.append)
+    system.take(50 * MIB, give_back=40 * MIB)
+    assert memory.read().peak == 150 * MIB
+    system.take(20 * MIB, give_back=20 * MIB)
+    assert memory.read().peak == 110 * MIB
+    assert [reading.resident for reading in heard] == [110 * MIB] * 2
+
+
+def worker(system: System, held: int = 0) -> tuple[ProcessMemory, dict[str, int]]:
+    memory, now = ProcessMemory(), {"held": held}
+    memory.join("w", lambda: now["held"], lambda reading: None)
+    return memory, now
+
+
+def test_a_task_took_the_most_since_its_beginning_without_results(system) -> None:
+    memory, now = worker(system)
+    begun = memory.begin(0)
+    system.take(70 * MIB, give_back=30 * MIB)
+    memory.read()  # a heartbeat
+    now["held"] = 10 * MIB  # a result that was sent here
+    system.take(10 * MIB)
+    worked = memory.end(begun, 0, MIN_TASK_NS, 0)
+    assert worked == (70 * MIB, 40 * MIB, True)
+
+
+def test_what_was_before_a_task_is_not_of_it(system) -> None:
+    memory, _ = worker(system)
+    memory.end(memory.begin(0), 0, MIN_TASK_NS, 0)
+    system.take(500 * MIB, give_back=500 * MIB)
+    begun = memory.begin(0)
+    system.take(5 * MIB, give_back=5 * MIB)
+    assert memory.end(begun, 0, MIN_TASK_NS, 0) == (5 * MIB, 0, True)
+
+
+def test_short_tasks_are_not_read_and_what_follows_one_at_once_is_not_measured(system) -> None:
+    memory, _ = worker(system)
+    assert memory.end(memory.begin(0), 0, MIN_TASK_NS - 1, 0) is None
+    memory._ended = 1_000
+    assert memory.begin(0) is None
+    assert memory.end(None, 0, MIN_TASK_NS, 0) is None  # and it was long
+    assert memory.begin(0) is not None
+    memory._long, memory._ended = False, -MIN_TASK_NS  # nothing ran for as long
+    assert memory.begin(1) is None
+    assert memory.begin(0) is not None
+
+
+@pytest.mark.parametrize(("at_begin", "at_end"), [(1, 0), (0, 1)])
+def test_tasks_that_run_together_have_equal_shares(system, at_begin, at_end) -> None:
+    memory, _ = worker(system)
+    begun = memory.begin(at_begin)
+    system.take(60 * MIB)
+    assert memory.end(begun, 0, MIN_TASK_NS, at_end) == (30 * MIB, 60 * MIB, False)
+
+
+def test_one_beside_which_another_began_and_ended_or_another_worker_is_there_was_not_alone(system) -> None:
+    memory, _ = worker(system)
+    begun = memory.begin(0)
+    memory.begin(1)
+    assert not memory.end(begun, 0, MIN_TASK_NS, 0).alone
+    memory.join("other", lambda: 0, lambda reading: None)
+    assert not memory.end(memory.begin(0), 0, MIN_TASK_NS, 0).alone
+
+
+def test_without_a_status_nothing_is_measured(monkeypatch, system) -> None:
+    memory, _ = worker(system)
+    system.text = b"%d%d"
+    assert memory.read() is None
+    assert not memory.measured
+    assert memory.begin(0) is None
+    other, _ = worker(system)
+    assert not other.measured
+    monkeypatch.setattr(module.sys, "platform", "win32")
+    assert not worker(system)[0].measured
+
+
+def test_a_failure_of_what_hears_of_readings_may_end_them(system) -> None:
+    memory = ProcessMemory()
+    memory.join("w", lambda: 0, lambda reading: memory.leave("w"))
+    assert memory.read() is not None
+    assert memory.read() is None
+
+
+@on_linux
+def test_files_are_closed_when_the_last_worker_leaves() -> None:
+    before = len(os.listdir("/proc/self/fd"))
+    memory = ProcessMemory()
+    for _ in range(3):
+        memory.join("w", lambda: 0, lambda reading: None)
+        memory.leave("w")
+    assert len(os.listdir("/proc/self/fd")) == before
