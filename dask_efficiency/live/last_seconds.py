@@ -12,13 +12,15 @@ from dask_efficiency.accounts.cluster.cluster import ClusterLedger
 from dask_efficiency.accounts.facts import Facts
 from dask_efficiency.accounts.metered import BYTES, READ_UNCOMPRESSED, SPILLED_UNCOMPRESSED, WAYS
 from dask_efficiency.accounts.rows import OTHER, growth
+from dask_efficiency.accounts.stalls import StalledWork
 from dask_efficiency.accounts.worker.balance import TASK_BUCKETS
 from dask_efficiency.live.times import GpuTimes, PrefixTimes, Rows, WorkerTimes, prefix_times
 from dask_efficiency.plugin.names import ALL_WORKERS
 from dask_efficiency.report.findings import find
 from dask_efficiency.report.model import EfficiencyReport
+from dask_efficiency.report.stalls import findings_of
 from dask_efficiency.show.figures import format_bytes, format_count, format_share, harmless, shorten
-from dask_efficiency.show.finding import Finding
+from dask_efficiency.show.finding import MAX_SHOWN, Finding
 
 if TYPE_CHECKING:
     from dask_efficiency.plugin.scheduler.accounts import Moment
@@ -283,6 +285,12 @@ def not_sampled_text(workers: Mapping[str, str]) -> str:
 
 
 # -- findings --------------------------------------------------------------------------------------
+
+
+def running_findings(last: LastSeconds, stalls: Iterable[StalledWork]) -> tuple[Finding, ...]:
+    """First findings of what is running: what stands still, and then what costs most, as far as its saving is known."""
+    found = find(last.report) if last.did else ()
+    return (*findings_of(stalls), *(one for one in found if one.saves_seconds is not None))[:MAX_SHOWN]
 
 
 def last_findings(cluster: ClusterLedger, polls: Iterable[Moment]) -> list[tuple[Finding, str]]:

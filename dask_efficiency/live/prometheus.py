@@ -21,6 +21,7 @@ from dask_efficiency.accounts.metered import BYTES, COUNT, WAYS
 from dask_efficiency.accounts.rows import add
 from dask_efficiency.accounts.sensors import READINGS
 from dask_efficiency.accounts.slow_worker import Cause
+from dask_efficiency.accounts.stalls import KINDS
 from dask_efficiency.accounts.wire.snapshots import OWN_WORK
 from dask_efficiency.accounts.worker.balance import TASK_BUCKETS, Outcome
 from dask_efficiency.live.exported import ExportedPrefixes, ExportedWorkers
@@ -227,6 +228,10 @@ def _findings(export: Export) -> Iterator[Metric]:
     found = last_findings(export.source.cluster, export.source.recent)
     saved = {(one.kind, _label(prefix)): one.saves_seconds for one, prefix in found if one.saves_seconds is not None}
     yield gauge("finding_seconds", meaning, saved, "kind", "where")
+    stalled = dict.fromkeys(KINDS, 0)
+    for stall in export.source.stalled:
+        add(stalled, {stall.kind: stall.tasks})
+    yield gauge("stalled_tasks", "Tasks that stand still now, by the reason", stalled, "reason")
 
 
 def _plugin(export: Export) -> Iterator[Metric]:

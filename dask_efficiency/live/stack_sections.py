@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from dask_efficiency.accounts import waits
 from dask_efficiency.accounts.lines import BUILT_IN, EVENT_LOOP, Frame, blamed, place_of
-from dask_efficiency.accounts.thread_looks import AWAITING, COMPUTING, FREE, LOOP, OTHER, TASK
+from dask_efficiency.accounts.thread_looks import FREE, LOOP, OTHER, TASK
 from dask_efficiency.live.thread_stacks import AlikeThreads, ClusterStacks
+from dask_efficiency.report.stalls import does
 from dask_efficiency.show.document import Document, section, with_content
 from dask_efficiency.show.figures import (
     format_count,
@@ -24,27 +24,6 @@ from dask_efficiency.show.finding import MAX_HEADLINE
 
 #: Groups of tasks, and innermost frames of each stack, on the first screen. By eye.
 MAX_GROUPS, MAX_FRAMES = 10, 8
-#: What threads do, by cause.
-WORDS = {
-    COMPUTING: "computing",
-    AWAITING: "a coroutine, on the event loop",
-    "gil": "waiting for the GIL",
-    "core": "waiting for a core",
-    "throttled": "waiting for the CPU limit of the container",
-    "stopped": "its process stands still",
-    "lock": "waiting for a lock",
-    "sleep": "asleep",
-    "file": "waiting for files",
-    "network": "waiting for the network",
-    "child-process": "waiting for a process",
-    "cluster": "waiting for the cluster",
-}
-_OF_CLUSTER = {
-    waits.TASKS: "waiting for other tasks",
-    waits.DASK_LOCK: "waiting for a lock or semaphore of Dask",
-    waits.MESSAGES: "waiting for a queue, variable or event of Dask",
-    waits.SHUFFLE: "waiting for a shuffle",
-}
 #: File in which an event loop waits for something to do.
 _SELECTORS = "selectors.py"
 #: Name of the scheduler among workers.
@@ -111,14 +90,14 @@ def _title(group: AlikeThreads) -> str:
 
 def _lines(group: AlikeThreads, most: int | None) -> Iterator[str]:
     """Sentences on what the threads do and where, and their stack, the innermost frame last."""
-    does = _does(group)
+    doing = does(group.cause, group.stack)
     if group.stack:
         line = blamed(group.stack)
         at = f"{name_of(line.function)}, {name_of(place_of(line))}"
         code = f": {sentence(group.code)}" if group.code else ""
-        yield f"{does}, in {at}{code}" if does else f"in {at}{code}"
-    elif does:
-        yield does
+        yield f"{doing}, in {at}{code}" if doing else f"in {at}{code}"
+    elif doing:
+        yield doing
     if group.kind != LOOP:
         keys = named([look.key for look in group.threads if look.key])
         yield f"{_places(group)}{f': {keys}' if keys else ''}"
@@ -127,12 +106,6 @@ def _lines(group: AlikeThreads, most: int | None) -> Iterator[str]:
         yield f"({format_count(left_out, 'frame')} around it)"
     for frame in group.stack[left_out:]:
         yield _frame(frame)
-
-
-def _does(group: AlikeThreads) -> str:
-    if group.cause == waits.CLUSTER:
-        return _OF_CLUSTER.get(waits.place_of_wait(group.stack), WORDS[waits.CLUSTER])
-    return WORDS.get(group.cause, "")
 
 
 def _frame(frame: Frame) -> str:
@@ -195,7 +168,7 @@ def to_dict(found: ClusterStacks) -> dict[str, Any]:
                 "kind": group.kind,
                 "prefix": group.prefix,
                 "cause": group.cause,
-                "does": _does(group),
+                "does": does(group.cause, group.stack),
                 "seconds": group.seconds,
                 "usual_seconds": group.usual_seconds,
                 "line": place_of(blamed(group.stack)),

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from dask_efficiency.accounts.cluster.account import ACTIVITIES
 from dask_efficiency.accounts.slow_worker import SlowWorker
+from dask_efficiency.accounts.stalls import StalledWork
 from dask_efficiency.live.last_seconds import Details, LastSeconds, window_of
 
 if TYPE_CHECKING:
@@ -111,6 +112,8 @@ class TabView:
     clock_offset: float
     stragglers: Sequence[SlowWorker]
     now: float
+    #: Work that stands still.
+    stalls: Sequence[StalledWork] = ()
 
     @property
     def at(self) -> int:
@@ -139,4 +142,5 @@ def tab_view(source: ClusterAccounts, then: Details, *, now: float, heartbeat_se
         clock_offset=source.since - source.cluster.started / 1e9,
         stragglers=source.findings,
         now=now,
+        stalls=source.stalled,
     )

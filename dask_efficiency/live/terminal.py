@@ -11,6 +11,7 @@ from dask_efficiency.accounts.buckets import Breakdown, Bucket
 from dask_efficiency.live.last_seconds import causes_text, moved_text, not_sampled_text
 from dask_efficiency.live.top_view import TopView
 from dask_efficiency.report.findings import in_a_line
+from dask_efficiency.report.stalls import STALLED
 from dask_efficiency.report.turnover import killer_text
 from dask_efficiency.show.drawn_buckets import COLOURS, LETTERS, BucketShare, parts_of
 from dask_efficiency.show.figures import (
@@ -114,6 +115,13 @@ def _lines(view: TopView, pen: _Pen, width: int, height: float) -> list[Line]:
         return [[(line, style)] for line in textwrap.wrap(pen.clean(text), width, break_on_hyphens=False)]
 
     lines = wrapped(_head_line(view), "bold") + wrapped(_headline_line(view))
+    still, costs = list[Line](), list[Line]()
+    for number, one in enumerate(view.findings, 1):
+        if one.kind in STALLED:
+            still += wrapped(f"{number}. {one.in_a_line}", "bold")
+        else:
+            costs += wrapped(f"{number}. {one.lines[0]}")
+    lines += still
     parts = _parts(view.last.did)
     if parts:
         lines += [pen.bar(parts, width), *_legend(parts, view.last.nthreads, pen, width)]
@@ -122,8 +130,9 @@ def _lines(view: TopView, pen: _Pen, width: int, height: float) -> list[Line]:
     life = wrapped(f"Since {format_seconds(view.life.window_seconds)} ago: {in_a_line(view.life)}.", "dim")
     # On a small screen a few workers are worth more than the past.
     wanted = min(len(view.workers), FEW_WORKERS) + SPARE_LINES
-    if not parts or height - len(lines) - len(life) >= wanted:
-        lines += life
+    for more in (costs, life):
+        if not parts or height - len(lines) - len(more) >= wanted:
+            lines += more
     room = max(height - len(lines) - SPARE_LINES, 0)
     shown = view.last.workers.shown(len(view.workers) if room >= len(view.workers) else int(room))
     return lines + _table(view, shown, pen, width) + wrapped(_left_out_line(view, len(shown)), "dim")

@@ -14,12 +14,14 @@ from dask_efficiency.accounts.cluster.presence import GPU_ACTIVITIES
 from dask_efficiency.accounts.facts import Facts
 from dask_efficiency.accounts.intake import finite
 from dask_efficiency.accounts.rows import growth
-from dask_efficiency.live.last_seconds import Details, LastSeconds, facts_between, mean_threads
+from dask_efficiency.accounts.stalls import StalledWork, decode_stalls
+from dask_efficiency.live.last_seconds import Details, LastSeconds, facts_between, mean_threads, running_findings
 from dask_efficiency.live.times import Gpu, GpuTimes, WorkerTimes
 from dask_efficiency.plugin.names import ALL_WORKERS
 from dask_efficiency.report.findings import in_a_line
 from dask_efficiency.report.model import EfficiencyReport
 from dask_efficiency.show.figures import natural
+from dask_efficiency.show.finding import Finding
 
 #: Heartbeats between two compared observations at least: between two heartbeats a worker reports nothing.
 HEARTBEATS = 2
@@ -72,6 +74,8 @@ class Observation:
     amounts: Mapping[str, int] = field(default_factory=dict)
     #: Number of workers that were lost lately with a key in a thread, if several, the most first.
     killers: Mapping[str, int] = field(default_factory=dict)
+    #: Work that stands still.
+    stalls: tuple[StalledWork, ...] = ()
 
     @property
     def details(self) -> Details:
@@ -93,7 +97,8 @@ def read(payload: Mapping[str, Any]) -> Observation:
     """Observation from a scheduler's reply; raises ValueError if it is something else, as of another version."""
     try:
         workers = {name: WorkerObservation(**worker) for name, worker in payload["workers"].items()}
-        return Observation(**{**payload, "workers": workers})
+        stalls = decode_stalls(payload.get("stalls", ()))
+        return Observation(**{**payload, "workers": workers, "stalls": stalls})
     except (KeyError, TypeError, AttributeError) as error:
         raise ValueError(f"the scheduler has another version of dask-efficiency: {error}") from error
 
@@ -122,6 +127,8 @@ class TopView:
     left: tuple[str, ...]
     killers: Mapping[str, int]
     life: EfficiencyReport
+    #: What stands still, and what costs most, of what is running.
+    findings: tuple[Finding, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data for JSON; numbers that are not finite are None."""
@@ -132,6 +139,7 @@ class TopView:
             "nthreads": last.nthreads,
             "headline": in_a_line(last.report),
             "efficiency": finite(last.report.efficiency),
+            "findings": [one.to_dict() for one in self.findings],
             "threads": last.threads,
             "threads_by_cause": last.threads_by_cause,
             "tasks": dict(self.tasks),
@@ -193,4 +201,5 @@ def top_view(then: Observation | None, now: Observation, *, source: str) -> TopV
         left=tuple(sorted(start.workers.keys() - now.workers.keys(), key=natural)) if all_named else (),
         killers=now.killers,
         life=life,
+        findings=running_findings(last, now.stalls),
     )

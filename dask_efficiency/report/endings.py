@@ -10,6 +10,7 @@ from dask_efficiency.accounts.cluster.failures import KILLED, REFUSED
 from dask_efficiency.report.conditions import conditions_of
 from dask_efficiency.report.kinds import BESIDE, page_of
 from dask_efficiency.report.model import EfficiencyReport
+from dask_efficiency.report.stalls import STALLED, findings_of
 from dask_efficiency.report.turnover import how_lost, killer_texts
 from dask_efficiency.report.values import Failure, Unfinished
 from dask_efficiency.show.figures import format_count, format_seconds, harmless, name_of, named, shorten
@@ -23,8 +24,10 @@ MAX_SAID = 100
 _TOO_LARGE = re.compile(rf"has (\S+ \S+) {REFUSED}.* memory_limit set to (\S+ \w+)")
 #: Kinds of failures that end a computation.
 FATAL = ("killed-worker", "refused")
+#: Stalls that are findings. By judgement: others follow from them.
+MAX_STALLED = 2
 #: Kinds of these findings, in the order in which they are shown.
-ENDINGS = (*FATAL, "error", "never-ended", "held-up", "outstanding", "interrupted")
+ENDINGS = (*STALLED, *FATAL, "error", "never-ended", "held-up", "outstanding", "interrupted")
 #: Losses that follow where a computation was given up or interrupted: threads had nothing to do, and workers died.
 _FOLLOWS = frozenset(
     {
@@ -40,14 +43,16 @@ def endings(report: EfficiencyReport) -> list[Finding]:
     for failure in report.failures:
         by_kind.setdefault(_kind_of(failure), []).append(failure)
     texts = {kind: (BESIDE[kind].title, _failed(report, kind, failed)) for kind, failed in by_kind.items()}
-    if (outstanding := _outstanding(report)) is not None:
+    stalled = findings_of(report.stalls)
+    if not stalled and (outstanding := _outstanding(report)) is not None:
         kind, title, where = outstanding
         texts[kind] = title, where
     facts = conditions_of(report)
-    return [
+    ended = [
         Finding(kind, title, where=where, advice=BESIDE[kind].advised(facts), page=page_of(kind))
         for kind, (title, where) in sorted(texts.items(), key=lambda item: ENDINGS.index(item[0]))
     ]
+    return [*stalled[:MAX_STALLED], *ended]
 
 
 def follows(first: Iterable[Finding], report: EfficiencyReport, kind: str) -> bool:
@@ -56,7 +61,7 @@ def follows(first: Iterable[Finding], report: EfficiencyReport, kind: str) -> bo
     bucket = kind.partition("/")[0]
     if "outstanding" in kinds:
         return True
-    if kinds.intersection(FATAL) or "never-ended" in kinds or (report.ended_by and "error" in kinds):
+    if kinds.intersection((*FATAL, *STALLED)) or "never-ended" in kinds or (report.ended_by and "error" in kinds):
         return bucket in _FOLLOWS
     return ("error" in kinds and bucket == Bucket.FAILED) or ("held-up" in kinds and bucket in _FOLLOWS)
 

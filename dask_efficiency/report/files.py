@@ -46,7 +46,18 @@ _ELSEWHERE = "trace"
 #: Fields that files of before them lack.
 _ADDED = frozenset(
     {
-        *("failures", "unfinished", "ended_by", "operators", "rounds", "client", "sent_by", "doing", "lock_looks"),
+        *(
+            "failures",
+            "unfinished",
+            "stalls",
+            "ended_by",
+            "operators",
+            "rounds",
+            "client",
+            "sent_by",
+            "doing",
+            "lock_looks",
+        ),
         *("of_prefix", "carries", "total_bytes", "median_bytes", "largest_bytes"),
         *("in_threads", "last_memory", "memory_limit"),
         *("held_for", "held_at_peaks", "cluster_peak", "working_count", "median_working", "p95_working", "max_working"),

@@ -337,6 +337,24 @@ never-ended: Tasks had not ended
     See what they wait for: client.call_stack() shows it while they run.
 held-up: Tasks wait on paused workers
     Free the memory of these workers, or restart them: they start no task, and send none elsewhere.
+stalled/deadlock: Tasks wait for tasks that find no thread
+    Call secede() before they wait, or use worker_client(): what they wait for needs one of their threads.
+stalled/lock: Tasks wait for a lock that is not released
+    See who took it and did not release it: take it by `with`; acquire(timeout=...) fails instead.
+stalled/no-worker: No worker may run these tasks
+    Start a worker that has what they ask for (--resources, its name or host), or ask for less.
+stalled/no-workers: No worker is there
+    Start workers, or see in the logs of the cluster manager and of its jobs why none comes.
+stalled/paused: Tasks stand still on paused workers
+    Free the memory of these workers, or restart them: they start no task, and send none elsewhere.
+stalled/event-loop: A worker's event loop is blocked
+    Do that in a task, or in a thread of its own, or await it: the worker answers nobody meanwhile.
+stalled/silent: A worker does not answer
+    See if its process is stopped or its host gone, or if a function of C keeps the GIL; restart it.
+stalled/fetch: Inputs of tasks do not come
+    See the worker that has them, and the network between the two; restart one of them.
+stalled/task: Tasks stand still
+    Give what they wait for a timeout, and tasks retries=; `dask-efficiency stacks` shows the whole stack.
 outstanding: Tasks were outstanding when the block ended
     Wait for them in it, by compute(), wait() or gather(): what they do later is not in this report.
 interrupted: Tasks had not ended

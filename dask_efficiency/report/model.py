@@ -19,6 +19,7 @@ from dask_efficiency.accounts.facts import Facts
 from dask_efficiency.accounts.gpu import GpuTotals
 from dask_efficiency.accounts.skew import Skew
 from dask_efficiency.accounts.slow_worker import SlowWorker
+from dask_efficiency.accounts.stalls import StalledWork
 from dask_efficiency.accounts.wire.snapshots import OTHER_CPU
 from dask_efficiency.report.turnover import Arrival, LostWorker
 from dask_efficiency.report.values import (
@@ -144,6 +145,8 @@ class EfficiencyReport(FactViews, Printed):
         Savings by replay (:func:`~dask_efficiency.simulation.saving.savings`), by kind of finding and for :data:`ALL`.
     failures, unfinished
         Tasks that failed for good; and those that the block left outstanding or, in retrospect, paused workers hold up.
+    stalls
+        What stood still when the block ended or, in retrospect, now, the most certain first.
     ended_by
         Exception that ended the block, ``"ValueError: no such file"``; empty if none did.
     trace
@@ -200,6 +203,7 @@ class EfficiencyReport(FactViews, Printed):
     savings: Mapping[str, Saved] = field(default_factory=dict)
     failures: tuple[Failure, ...] = ()
     unfinished: tuple[Unfinished, ...] = ()
+    stalls: tuple[StalledWork, ...] = ()
     ended_by: str = ""
     trace: RunTrace | None = field(default=None, compare=False)
 

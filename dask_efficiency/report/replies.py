@@ -21,6 +21,7 @@ from dask_efficiency.accounts.lines import Frame, Stack, place_of
 from dask_efficiency.accounts.rows import cap
 from dask_efficiency.accounts.skew import Skew
 from dask_efficiency.accounts.slow_worker import SlowWorker
+from dask_efficiency.accounts.stalls import decode_stalls
 from dask_efficiency.accounts.wire.gpu import decode_gpu
 from dask_efficiency.plugin import names
 from dask_efficiency.plugin.client import Caller, ask, sync
@@ -94,6 +95,7 @@ def report_of(
         nthreads=dict(payload["nthreads"]),
         failures=tuple(starmap(_failure, payload.get("failures", ()))),
         unfinished=tuple(Unfinished(**row) for row in payload.get("unfinished", ())),
+        stalls=decode_stalls(payload.get("stalls", ())),
         repeats={prefix: Repeat(*counts) for prefix, counts in payload.get("repeats", {}).items()},
         notes=tuple(dict.fromkeys((*notes, *payload.get("notes", ()), *missing))),
         price_per_worker_hour=payload["price"],

@@ -50,6 +50,7 @@ class Source:
         self.cost_seconds = 0.0
         self.read_interval_seconds = 0.5
         self.findings: tuple[SlowWorker, ...] = ()
+        self.stalled: tuple[Any, ...] = ()
         self.recent: list[Moment] = []
         self.at = 0
         self.registry = prometheus_client.CollectorRegistry()

@@ -15,7 +15,7 @@ import pytest
 from click.testing import CliRunner
 from distributed import Client, Event
 
-from dask_efficiency import EfficiencyPlugin
+from dask_efficiency import EfficiencyPlugin, snapshot
 from dask_efficiency.accounts.thread_looks import LOOP, TASK
 from dask_efficiency.cli import main
 from dask_efficiency.live import stacks
@@ -132,3 +132,16 @@ def test_the_command_prints_json_and_text(client: Client) -> None:
     failed = CliRunner().invoke(main, ["stacks", address, "--worker", "nobody"])
     assert failed.exit_code == 1
     assert "no worker is called 'nobody'" in failed.stderr
+
+
+def test_a_resource_that_no_worker_has_is_the_first_finding_while_tasks_wait(client: Client) -> None:
+    futures = client.map(len, ["a"], resources={"TPU": 1}, key="tpu")
+    try:
+        found = eventually(lambda: client.sync(client.scheduler.efficiency, action="live")["stalls"])
+        report = snapshot(client)
+    finally:
+        client.cancel(futures)
+    ((kind, tasks, prefix, *_, detail),) = found
+    assert (kind, tasks, prefix, detail) == ("no-worker", 1, "tpu", "TPU=1, on no worker")
+    assert report.findings[0].kind == "stalled/no-worker"
+    eventually(lambda: not client.sync(client.scheduler.efficiency, action="live")["stalls"])

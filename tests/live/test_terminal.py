@@ -2,6 +2,7 @@ from dataclasses import replace
 
 import pytest
 
+from dask_efficiency.accounts.stalls import NO_WORKER, StalledWork
 from dask_efficiency.live.terminal import coloured, plain
 from dask_efficiency.live.top_view import top_view
 from tests.live.test_top_view import NOW, SECOND, THEN, VIEW, observation, worker
@@ -22,12 +23,21 @@ def test_a_plain_view_of_a_small_cluster():
         "[#######################################nnnnnnnnnn.............................]\n"
         "# thread-cpu 2.0  n thread-noncpu 0.5  . idle 1.5\n"
         "Tasks succeeded 20.\n"
+        "1. Threads idle: saves up to 750 ms.\n"
         "Since 12.0 s ago: 60 % efficient; Threads idle: 18.0 s of thread time.\n"
         "\n"
         "worker                  threads  useful  largest loss             running  tasks\n"
         "a       [###.........]        2    25 %  idle 75 %                             0\n"
         "b       [#########nnn]        2    75 %  thread-noncpu 25 %                    3"
     )
+
+
+def test_what_stands_still_comes_before_the_bar_with_what_to_do():
+    stall = StalledWork(NO_WORKER, 4, "train", seconds=12.0, detail="GPU=1, on no worker")
+    lines = plain(top_view(THEN, replace(NOW, stalls=(stall,)), source="x"), width=200).splitlines()
+    assert lines[2].startswith("1. No worker may run these tasks. 4 tasks of train, for 12.0 s: GPU=1, on no worker.")
+    assert lines[2].endswith("or ask for less.")
+    assert any(line.startswith("2. Threads idle") for line in lines)
 
 
 CAUSES = {"thread-noncpu/gil": SECOND, "idle/parallelism": 2 * SECOND, "idle/graph": SECOND // 100}

@@ -245,7 +245,7 @@ def test_without_rich_one_view_is_plain_and_a_terminal_lists_the_missing_package
 def test_the_end_of_the_scheduler_is_said_in_a_line(monkeypatch):
     cluster = ClusterLedger(at=0)
     accounts: Any = SimpleNamespace(
-        cluster=cluster, scheduler=SimpleNamespace(workers={}), session="s", read_interval_seconds=0.5
+        cluster=cluster, scheduler=SimpleNamespace(workers={}), session="s", read_interval_seconds=0.5, stalled=()
     )
     answers = iter([of_live(accounts)])
 
@@ -271,7 +271,8 @@ def test_the_answer_on_very_many_workers_is_bounded():
     for i in range(MAX_LIVE_WORKERS + 5):
         cluster.worker_joined(f"tcp://{i}", f"w{i}", 2, at=0)
     scheduler = SimpleNamespace(workers={})
-    accounts: Any = SimpleNamespace(cluster=cluster, scheduler=scheduler, session="s", read_interval_seconds=0.5)
+    known = {"cluster": cluster, "scheduler": scheduler, "session": "s", "read_interval_seconds": 0.5, "stalled": ()}
+    accounts: Any = SimpleNamespace(**known)
     found = of_live(accounts)
     assert (len(found["workers"]), found["more_workers"]) == (MAX_LIVE_WORKERS, 5)
     assert found["nthreads"] == 2 * (MAX_LIVE_WORKERS + 5)

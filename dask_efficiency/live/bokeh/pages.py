@@ -78,7 +78,7 @@ class Page(DashboardComponent):
 
 
 def whole(tab: Tab) -> Page:
-    """Headline, largest cause, pie with key, timeline, data that moved, stragglers, GPUs and workers."""
+    """Headline, findings, largest cause, pie with key, timeline, data that moved, stragglers, GPUs and workers."""
     key = Text(texts.key_with_causes, width=230, name="key")
     pie = pie_chart(width=300, height=330, title="Thread time while there was work")
     timeline = TimelineFigure(
@@ -95,15 +95,17 @@ def whole(tab: Tab) -> Page:
     ]
     headline = Text(texts.headline, sizing_mode="stretch_width", styles=_VERDICT_STYLE, name="headline")
     cause = Text(texts.largest_cause, sizing_mode="stretch_width", styles=_CAUSE_STYLE, name="cause")
+    findings = Text(texts.findings, every_ns=SLOW_NS, sizing_mode="stretch_width", styles=_CAUSE_STYLE, name="findings")
     wrap = {"flex-wrap": "wrap"}
     root = Column(
         headline.root,
+        findings.root,
         cause.root,
         Row(Row(pie.root, key.root, styles=wrap), timeline.root, sizing_mode="stretch_width", styles=wrap),
         *(part.root for part in titled),
         sizing_mode="stretch_width",
     )
-    return Page(tab, headline, [cause, key, pie, timeline, *titled], root)
+    return Page(tab, headline, [findings, cause, key, pie, timeline, *titled], root)
 
 
 def pie(tab: Tab) -> Page:

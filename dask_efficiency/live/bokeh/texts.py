@@ -21,12 +21,12 @@ from dask_efficiency.live.bokeh.columns import (
     too_many_workers,
     with_work,
 )
-from dask_efficiency.live.last_seconds import SENTENCES, moved_text, not_sampled_text
+from dask_efficiency.live.last_seconds import SENTENCES, moved_text, not_sampled_text, running_findings
 from dask_efficiency.live.tab_view import TabView
 from dask_efficiency.report.findings import in_a_line
 from dask_efficiency.report.gpu import MEANINGS as GPU_MEANINGS
 from dask_efficiency.show.drawn_buckets import COLOURS, GPU_COLOURS, OTHER, OTHER_COLOUR, wedges
-from dask_efficiency.show.figures import format_count, format_share, format_times, name_of
+from dask_efficiency.show.figures import format_count, format_share, format_times, harmless, name_of
 from dask_efficiency.straggler.wording import MEANINGS
 
 #: Rows of the table of stragglers. By eye.
@@ -53,6 +53,12 @@ def largest_cause(view: TabView) -> str:
         share, seconds = format_share(found.share), time_span(view.last.seconds)
         sentences.insert(0, f"{SENTENCES[found.bucket][found.cause]}, {share} of the last {seconds}")
     return escape(" ".join(f"{one}." for one in sentences if one))
+
+
+def findings(view: TabView) -> str:
+    """First findings of what is running; may be empty."""
+    found = running_findings(view.last, view.stalls)
+    return "<br>".join(f"{number}. {escape(harmless(one.in_a_line))}" for number, one in enumerate(found, 1))
 
 
 def data_moved(view: TabView) -> str:

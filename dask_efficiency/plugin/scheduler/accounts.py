@@ -23,6 +23,7 @@ from dask_efficiency.accounts.cluster.presence import Presence
 from dask_efficiency.accounts.cluster.timeline import ActivityFeed, Timeline, TimelineRecorder
 from dask_efficiency.accounts.intake import fitting
 from dask_efficiency.accounts.slow_worker import SlowWorker
+from dask_efficiency.accounts.stalls import StalledWork
 from dask_efficiency.accounts.worker.answer import WindowAnswer, decode_answer
 from dask_efficiency.plugin.guard import MAX_REASON, DataGuard, decoration
 from dask_efficiency.plugin.names import ASK_FINAL_SNAPSHOT, EVERYTHING, FINAL_SNAPSHOT, LEFT_OUT, METRIC, OP, STAYS_OFF
@@ -39,6 +40,8 @@ from dask_efficiency.plugin.scheduler.kept import KeptWatch
 from dask_efficiency.plugin.scheduler.loop_meter import LoopMeter
 from dask_efficiency.plugin.scheduler.outstanding import WorkTracker
 from dask_efficiency.plugin.scheduler.registration import OpenWindow, Registration
+from dask_efficiency.plugin.scheduler.stack_questions import StackQuestions
+from dask_efficiency.plugin.scheduler.stall_watch import StallWatch
 from dask_efficiency.plugin.scheduler.straggler_watch import StragglerReporter
 from dask_efficiency.plugin.scheduler.workers import WorkerHalves
 from dask_efficiency.show.log import logger
@@ -142,6 +145,8 @@ class ClusterAccounts:
         self.idle = IdleWatch(scheduler, self.work, cluster, self.loop)
         self.kept = KeptWatch(scheduler, cluster, windows)
         self.timelines = Timelines(windows, at=cluster.started)
+        self.stacks = StackQuestions(meter, workers)
+        self.stalls = StallWatch(scheduler, cluster, self.stacks)
         self.stragglers = StragglerReporter(scheduler, cluster, lambda: meter.options.on_straggler)
         #: Totals at each of the last polls, for live views.
         self.recent: deque[Moment] = deque(maxlen=RECENT_MOMENTS)
@@ -172,6 +177,11 @@ class ClusterAccounts:
     def findings(self) -> tuple[SlowWorker, ...]:
         """Present stragglers, the most certain first."""
         return self.stragglers.findings
+
+    @property
+    def stalled(self) -> tuple[StalledWork, ...]:
+        """Work that stands still now, the most certain kinds first."""
+        return self.stalls.found
 
     @property
     def read_interval_seconds(self) -> float:

@@ -23,7 +23,6 @@ from dask_efficiency.plugin.scheduler.accounts import MAX_POLL_SECONDS, ClusterA
 from dask_efficiency.plugin.scheduler.open_windows import OpenWindows
 from dask_efficiency.plugin.scheduler.questions import checked
 from dask_efficiency.plugin.scheduler.registration import Registration
-from dask_efficiency.plugin.scheduler.stack_questions import StackQuestions
 from dask_efficiency.plugin.scheduler.workers import WorkerHalves
 
 #: Milliseconds between two polls for new heartbeats: no hook fires when one arrives.
@@ -62,7 +61,6 @@ class ClusterMeter(Registration):
         self.accounts = ClusterAccounts(self, self.workers)
         self._metered = self.accounts.work.hook(self.guard.fail)
         self._windows = OpenWindows(self, self.accounts, self.workers)
-        self._stacks = StackQuestions(self, self.workers)
         self.parts.load_all()
         #: Kept for good (None), or by a number of reports of each client.
         self._leases: Counter[str | None] = Counter() if former is None else former._leases.copy()
@@ -122,6 +120,7 @@ class ClusterMeter(Registration):
     def _stop_measuring(self) -> None:
         self._poller.stop()
         self.accounts.loop.stop()
+        self.accounts.stalls.stop()
         self.accounts.idle.stop()
         self.accounts.work.close()
 
@@ -191,6 +190,7 @@ class ClusterMeter(Registration):
             return
         self.accounts.work.catch_up()
         self.accounts.loop.refresh()
+        self.accounts.stalls.poll()
         if not self.closed and not self.accounts.poll(at_most=MAX_POLL_SECONDS):
             asyncio.get_running_loop().call_soon(self.guard, self._poll)
 
@@ -216,9 +216,9 @@ class ClusterMeter(Registration):
             await self._stop_if_unused()
             return {}
         if action == names.STACKS:  # a failed meter is no reason not to look
-            return await self._stacks.answer(asked)
+            return await self.accounts.stacks.answer(asked)
         if action == names.ASIDE:
-            return await self._stacks.take_aside(asked)
+            return await self.accounts.stacks.take_aside(asked)
         if self.guard.off is not None:
             raise RuntimeError(self.guard.off)
         if action == names.OPEN:

@@ -16,6 +16,7 @@ from dask_efficiency.accounts.checks import short
 from dask_efficiency.accounts.cluster.timeline import TimelineRecorder
 from dask_efficiency.accounts.cluster.windows import ClusterWindow
 from dask_efficiency.accounts.slow_worker import SlowWorker
+from dask_efficiency.accounts.stalls import encode_stalls
 from dask_efficiency.plugin.guard import decoration
 from dask_efficiency.plugin.names import CLOSE, OPEN
 from dask_efficiency.plugin.processors import own_processors
@@ -186,6 +187,8 @@ class OpenWindows:
         scheduler = self._meter.scheduler
         with decoration("list of outstanding tasks", notes):
             opened.unfinished = unfinished(scheduler, opened.tasks)
+            if opened.unfinished:
+                opened.stalls = encode_stalls(self._accounts.stalled)
 
     async def with_lines(self, findings: tuple[SlowWorker, ...]) -> tuple[SlowWorker, ...]:
         """Add to findings the lines on which tasks wait now: their workers sample for a moment."""

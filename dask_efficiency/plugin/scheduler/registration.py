@@ -80,6 +80,8 @@ class OpenWindow:
     failures: dict[FailedAs, int] = field(default_factory=dict)
     #: Tasks that were outstanding when it closed, as of :func:`~dask_efficiency.plugin.scheduler.endings.unfinished`.
     unfinished: list[dict[str, Any]] = field(default_factory=list)
+    #: What stood still then, as plain data.
+    stalls: list[list[Any]] = field(default_factory=list)
     #: Results that had been computed before it opened, and were computed again in it.
     computed_before: int = 0
     repeats: RepeatCounter = field(default_factory=RepeatCounter)

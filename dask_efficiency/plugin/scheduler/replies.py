@@ -30,6 +30,7 @@ from dask_efficiency.accounts.lines import Holdup
 from dask_efficiency.accounts.metered import TRANSFERS
 from dask_efficiency.accounts.rows import growth
 from dask_efficiency.accounts.skew import key_name, skew_by_prefix
+from dask_efficiency.accounts.stalls import encode_stalls
 from dask_efficiency.accounts.wire.gpu import encode_gpu
 from dask_efficiency.accounts.wire.snapshots import EXTRAS
 from dask_efficiency.accounts.worker.balance import Outcome
@@ -132,6 +133,7 @@ def of_window(accounts: ClusterAccounts, opened: OpenWindow, closed: ClosedWindo
         "repeats": opened.repeats.by_prefix(),
         "failures": _failures(opened.failures),
         "unfinished": opened.unfinished,
+        "stalls": opened.stalls,
         "sent": opened.sent.to_dict(),
         "sent_before": opened.sent_before,
         "notes": [
@@ -342,6 +344,7 @@ def of_live(accounts: ClusterAccounts) -> dict[str, Any]:
         "not_sampled": dict(islice(cluster.not_sampled.items(), MAX_LIVE_WORKERS)),
         "buckets": cluster.breakdown().to_nanoseconds(),
         "tasks": dict(cluster.tasks),
+        "stalls": encode_stalls(accounts.stalled),
         "gpus": own_gpus(shown.values()),
         "amounts": cluster.extra("amounts"),
         "killers": dict(islice(recent_killers(cluster.losses, at=at).items(), MAX_KILLERS)),
@@ -376,6 +379,7 @@ def _in_retrospect(
     made, missing = decorate([*_parts_of_any(accounts, start, stop), cores, now, *more])
     fields = {
         **_common_fields(accounts),
+        "stalls": encode_stalls(accounts.stalled),
         "window": stop - start,
         "nthreads": {presence.name: presence.nthreads for presence in accounts.cluster.present.values()},
         "attendance": accounts.cluster.attendance(start=start, stop=stop),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
@@ -13,7 +13,7 @@ from typing import Any
 from distributed import Scheduler, Worker
 from distributed.scheduler import WorkerState
 
-from dask_efficiency.accounts.checks import RefusedPayload, short, text
+from dask_efficiency.accounts.checks import RefusedPayload, counts, short, text
 from dask_efficiency.accounts.intake import fitting, number
 from dask_efficiency.accounts.lines import Frame
 from dask_efficiency.accounts.thread_looks import FREE, KINDS, LOOP, OTHER, ThreadLook, decode_looks, encode_looks
@@ -38,23 +38,30 @@ class _Question:
     """Question that waits for the thread of a blocked worker, which gets it as the answer to what it told last."""
 
     asked: Mapping[str, Any]
-    answered: asyncio.Future[_Answer]
+    answered: asyncio.Future[Answer]
     sent: bool = False
 
 
 @dataclass(frozen=True, slots=True)
-class _Answer:
+class Answer:
     """Threads of one worker, the source of their lines, and why no native frames are among them."""
 
     looks: list[ThreadLook]
     code: dict[Frame, str]
     not_native: str = ""
+    #: Number of inputs that are being fetched, by address of their worker.
+    fetching: Mapping[str, int] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, payload: Mapping[str, Any]) -> _Answer:
+    def of(cls, payload: Mapping[str, Any]) -> Answer:
         """Check and read a worker's answer; raises RefusedPayload."""
         looks, code = decode_looks(payload)
-        return cls(looks, code, text("not_native", payload.get("not_native", "")))
+        return cls(
+            looks,
+            code,
+            text("not_native", payload.get("not_native", "")),
+            counts("fetching", payload.get("fetching", {})),
+        )
 
 
 @dataclass(slots=True, eq=False)
@@ -83,7 +90,7 @@ class StackQuestions:
         address = asked["worker"]
         if address not in self._scheduler.workers:
             raise RefusedPayload(f"worker is {short(address)}; expected the address of a worker")
-        answer, aside = _Answer.of(asked["looks"]), self._asides[address]
+        answer, aside = Answer.of(asked["looks"]), self._asides[address]
         for question in aside.questions:
             if question.sent and not question.answered.done():
                 question.answered.set_result(answer)
@@ -122,8 +129,15 @@ class StackQuestions:
         answers = dict(zip(servers, await asyncio.gather(*asking), strict=True))
         with_own = not prefix and not asked["workers"]
         ident = threading.get_ident()
-        usual = {one: self._usual(one) for one in {look.prefix for a in answers.values() for look in _looks(a)}}
+        usual = {one: self.usual(one) for one in {look.prefix for a in answers.values() for look in _looks(a)}}
         return await asyncio.to_thread(_reply, servers, answers, ident if with_own else None, usual)
+
+    async def ask_all(self, addresses: Iterable[str]) -> dict[str, Answer | str]:
+        """Answers of these workers by address, or the reasons why there are none; without source."""
+        question = {"prefix": "", "native": False, "source": False}
+        there = [address for address in addresses if address in self._scheduler.workers]
+        answers = await asyncio.gather(*(self._ask(address, question, ANSWER_SECONDS) for address in there))
+        return dict(zip(there, answers, strict=True))
 
     def _chosen(self, wanted: list[str] | tuple[str, ...]) -> dict[str, WorkerState]:
         """Workers of these names or addresses, or all; raises ValueError for one that is not there."""
@@ -140,7 +154,7 @@ class StackQuestions:
                 raise ValueError(f"no worker is called {short(name)}; expected a name or address, such as {some}")
         return {address: there[address] for name in wanted for address in known[name]}
 
-    async def _ask(self, address: str, question: Mapping[str, Any], seconds: float) -> _Answer | str:
+    async def _ask(self, address: str, question: Mapping[str, Any], seconds: float) -> Answer | str:
         """Answer of a worker, of its event loop or of the thread beside it; or the reason why there is none."""
         aside = _Question(question, asyncio.get_running_loop().create_future())
         asides = self._asides[address]
@@ -154,7 +168,7 @@ class StackQuestions:
             if not direct.done():
                 return f"no answer in {seconds:g} s"
             payload = direct.result()
-            return "it has no plugin" if payload is None else _Answer.of(payload)
+            return "it has no plugin" if payload is None else Answer.of(payload)
         except TimeoutError:
             return f"no answer in {seconds:g} s"
         except (OSError, RefusedPayload) as error:
@@ -164,7 +178,7 @@ class StackQuestions:
             asides.questions.remove(aside)
             self._forget(address)
 
-    def _usual(self, prefix: str) -> float | None:
+    def usual(self, prefix: str) -> float | None:
         """Mean seconds of a prefix's tasks that have ended; None without any."""
         known = self._scheduler.task_prefixes.get(prefix)
         if known is None or not (ended := known.state_counts["memory"]):
@@ -172,13 +186,13 @@ class StackQuestions:
         return number(known.all_durations.get("compute", 0.0) / ended) or None
 
 
-def _looks(answer: _Answer | str) -> list[ThreadLook]:
+def _looks(answer: Answer | str) -> list[ThreadLook]:
     return [] if isinstance(answer, str) else answer.looks
 
 
 def _reply(
     servers: Mapping[str, WorkerState],
-    answers: Mapping[str, _Answer | str],
+    answers: Mapping[str, Answer | str],
     loop_ident: int | None,
     usual: Mapping[str, float | None],
 ) -> dict[str, Any]:

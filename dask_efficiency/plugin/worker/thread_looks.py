@@ -30,6 +30,8 @@ from dask_efficiency.plugin.worker.wait_states import LOCK, POLLS, RUNNING, SLEE
 LOOK_SECONDS = 0.05
 #: Threads whose causes are told, and that are listed. A guess, to bound the cost.
 MAX_THREADS = 256
+#: Workers from which inputs are being fetched that are named.
+MAX_PEERS = 20
 #: Characters of a line of source.
 MAX_LINE = 200
 
@@ -62,7 +64,9 @@ class ThreadLooks:
                 for look, stack in zip(looks, stacks, strict=True)
             ]
         code = _source_of(looks) if flag("source", asked.get("source", False)) else {}
-        return {**encode_looks(looks, code), "not_native": missing}
+        fetching = list(self._worker.state.in_flight_workers.items())[:MAX_PEERS]
+        peers = {fitting(address): len(keys) for address, keys in fetching}
+        return {**encode_looks(looks, code), "not_native": missing, "fetching": peers}
 
     def _looks(self) -> Iterator[ThreadLook]:
         """Looks at all threads, but the caller's, and at tasks that are coroutines."""

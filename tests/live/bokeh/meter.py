@@ -7,6 +7,7 @@ from dask_efficiency.accounts.buckets import Bucket, fit_causes
 from dask_efficiency.accounts.cluster.cluster import ClusterLedger
 from dask_efficiency.accounts.gpu import DeviceTotals, GpuTotals
 from dask_efficiency.accounts.slow_worker import SlowWorker
+from dask_efficiency.accounts.stalls import StalledWork
 from dask_efficiency.accounts.wire.heartbeats import encode
 from dask_efficiency.accounts.wire.snapshots import Snapshot, SnapshotCauses
 from dask_efficiency.accounts.worker.balance import Balance, Outcome
@@ -24,6 +25,7 @@ class Meter:
         self.off: str | None = None
         self.since = 1_000.0
         self.findings: tuple[SlowWorker, ...] = ()
+        self.stalled: tuple[StalledWork, ...] = ()
         self.recent: deque[Moment] = deque()
         #: What each worker's only GPU has done by so many seconds; None without any.
         self.gpu: Callable[[str, int], GpuTotals] | None = None

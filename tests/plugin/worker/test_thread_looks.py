@@ -35,7 +35,7 @@ def at_work(function: Callable[[threading.Event], object]) -> Iterator[tuple[Any
     thread = threading.Thread(target=function, args=(stop,), name="Dask-Default-Threads-1", daemon=True)
     thread.start()
     tasks = {"load-1": task("load-1")}
-    state = SimpleNamespace(tasks=tasks, executing=set())
+    state = SimpleNamespace(tasks=tasks, executing=set(), in_flight_workers={"tcp://1": {"x", "y"}})
     worker: Any = SimpleNamespace(active_threads={thread.ident: "load-1"}, state=state)
     threads: Any = SimpleNamespace(live={thread.ident: (time.monotonic_ns() - 4_000_000_000, 0, "load-1")})
     looks: list[ThreadLooks] = []
@@ -98,6 +98,11 @@ def test_a_coroutine_is_a_task_without_a_thread_of_its_own() -> None:
         look = seen(looks)["fetch-1"]
     assert (look.kind, look.prefix, look.cause, look.stack) == (TASK, "fetch", AWAITING, ())
     assert look.ns >= 99_000_000_000
+
+
+def test_it_is_told_from_whom_inputs_are_being_fetched() -> None:
+    with at_work(wait_on) as (_, looks, _):
+        assert looks.look({})["fetching"] == {"tcp://1": 2}
 
 
 def test_only_tasks_of_a_prefix_are_seen_if_one_is_asked_for() -> None:

@@ -1,0 +1,125 @@
+"""Runner of programs that stand still; the package's docstring says what is claimed and judged."""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import sys
+import time
+from importlib import import_module
+from importlib.util import find_spec
+from typing import Any
+
+from distributed import Client
+
+from benchmarks.diagnoses import DIAGNOSES
+from benchmarks.hangs.programs import Hang
+from benchmarks.public_reports.judging import Judged, judged
+from benchmarks.workload_runs import cluster, in_a_process, lacking, parser_of, write
+from dask_efficiency import EfficiencyPlugin
+from dask_efficiency.accounts.stalls import StalledWork, decode_stalls
+from dask_efficiency.plugin import names
+from dask_efficiency.report.stalls import findings_of
+from dask_efficiency.show.finding import MAX_SHOWN
+
+#: Seconds until something must be found, and of a program's process.
+WAIT_SECONDS, TIMEOUT_SECONDS = 120.0, 240.0
+#: Programs whose first finding must be right, of ten.
+RIGHT = 8
+
+SETS = [f"benchmarks.hangs.{name}" for name in ("before", "after") if find_spec(f"benchmarks.hangs.{name}")]
+PROGRAMS: dict[str, tuple[str, Hang]] = {
+    name: (module, hang) for module in SETS for name, hang in import_module(module).PROGRAMS.items()
+}
+#: Workloads in which nothing stands still.
+HEALTHY = {one.name: one for one in DIAGNOSES}
+
+
+def stalls_of(client: Client) -> tuple[StalledWork, ...]:
+    """What stands still on a cluster, as live views have it."""
+    return decode_stalls(client.sync(client.scheduler.efficiency, action=names.LIVE)["stalls"])
+
+
+def alone(name: str) -> Judged | str:
+    """Start a program in this process, and judge the first that is found."""
+    module, hang = PROGRAMS[name]
+    with cluster(**hang.cluster) as client:
+        client.register_plugin(EfficiencyPlugin())
+        client.run(import_module, module)
+        kept = hang.start(client)
+        began = time.monotonic()
+        try:
+            while not (found := stalls_of(client)) and time.monotonic() < began + WAIT_SECONDS:
+                time.sleep(0.5)
+            seconds = time.monotonic() - began
+        finally:
+            hang.end(client)
+            del kept
+        shown = findings_of(found)[:MAX_SHOWN]
+        client.cancel(list(client.futures), force=True)
+    return judged(name, hang.expected, shown[0].title if shown else "nothing", shown, seconds, 0.0)
+
+
+class _Named(logging.Handler):
+    """Keeps what schedulers of this process say that stands still."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.said: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if "stands still" in record.getMessage():
+            self.said.append(record.getMessage())
+
+
+def healthy(name: str, scale: float) -> dict[str, Any]:
+    """Run a workload that does not stand still in this process; with all that was named."""
+    handler = _Named()
+    logging.getLogger("dask_efficiency").addHandler(handler)
+    return {"seconds": HEALTHY[name].run(scale).stopwatch_seconds, "named": handler.said}
+
+
+def count_false_alarms(options: argparse.Namespace) -> int:
+    """Run workloads, each in a process of its own, and count those in which something was named."""
+    chosen = [name for name in options.names or HEALTHY if name in HEALTHY and not lacking(HEALTHY[name].needs)]
+    wrong = 0
+    for name in chosen:
+        words = ("--healthy", "--scale", str(options.scale))
+        found = in_a_process("benchmarks.hangs", name, *words, timeout=options.timeout)
+        said = found if isinstance(found, str) else "; ".join(found["named"])
+        seconds = "" if isinstance(found, str) else f"{found['seconds']:.1f} s, "
+        print(f"{name}: {seconds}{said or 'nothing named'}", flush=True)
+        wrong += bool(said)
+    print(f"something was named in {wrong} of {len(chosen)} workloads")
+    return int(wrong > 0)
+
+
+def main() -> int:
+    names = {**PROGRAMS, **HEALTHY}
+    parser = parser_of(import_module("benchmarks.hangs").__doc__, names, timeout_seconds=TIMEOUT_SECONDS)
+    parser.add_argument("--healthy", action="store_true", help="run workloads that do not stand still")
+    options: argparse.Namespace = parser.parse_args()
+    if options.alone:
+        name = options.names[0]
+        write(options.json, healthy(name, options.scale) if options.healthy else alone(name))
+        return 0
+    if options.healthy:
+        return count_false_alarms(options)
+    chosen = [name for name in options.names or PROGRAMS if name in PROGRAMS]
+    results: dict[str, Any] = {}
+    for name in chosen:
+        results[name] = found = in_a_process("benchmarks.hangs", name, timeout=options.timeout)
+        if isinstance(found, str):
+            print(f"{name}: {found}", flush=True)
+            continue
+        print(f"{name}: {'right' if found['first_right'] else 'WRONG'}, after {found['bad_seconds']:.1f} s", flush=True)
+        for told in found["told"]:
+            print(f"    {told['title']}. {told['where']}\n        {told['advice']}", flush=True)
+    write(options.json, results)
+    right = sum(not isinstance(found, str) and found["first_right"] for found in results.values())
+    print(f"{right} of {len(chosen)} first findings are right")
+    return 0 if right * 10 >= RIGHT * len(chosen) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
