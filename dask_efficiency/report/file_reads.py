@@ -24,9 +24,9 @@ _READS_AGAIN = "reads-again"
 #: Bytes read, as a multiple of the sizes of their files and beyond them, from which they are read again and again; and
 #: the share of all thread time that reading must take. By judgement.
 TIMES, BEYOND_BYTES, WORTH_READING = 3.0, 50_000_000, 0.2
-#: Part of the bytes that must be of files that were seen again; and where these mostly stayed open, as then any bytes
-#: of files that are never seen would count as theirs. By judgement.
-COVERED, COVERED_KEPT_OPEN = 0.9, 0.98
+#: Part of the bytes that must be of files that were seen again where these mostly stayed open, as then any bytes of
+#: files that are never seen would count as theirs. By judgement.
+COVERED_KEPT_OPEN = 0.98
 #: Share of a prefix's time from which its bytes may be of the network or of child processes. By judgement.
 ELSEWHERE = 0.02
 _ELSEWHERE = [cause_name(Bucket.THREAD_NONCPU, cause) for cause in ("network", "child-process")]
@@ -49,13 +49,17 @@ class FilesRead:
 
     @property
     def times(self) -> float:
-        """Times that the files were read; 0 if it is not known that they were read again and again."""
-        known = self.again + self.kept_open
-        needed = COVERED if self.again >= self.kept_open else COVERED_KEPT_OPEN
-        if not self.sizes or known < needed * (known + self.once):
+        """Times that the files were read; 0 if it is not known that they were read again and again.
+
+        What was seen once stands for files that were never seen. At worst each byte of these was read once.
+        """
+        known, whole = self.again + self.kept_open, self.by_prefix.total()
+        covered = known / (known + self.once) if known else 0.0
+        if not self.sizes or (self.kept_open > self.again and covered < COVERED_KEPT_OPEN):
             return 0.0
-        again = known >= TIMES * self.sizes and known - self.sizes >= BEYOND_BYTES
-        return self.by_prefix.total() / self.sizes if again else 0.0
+        at_most = self.sizes + (1.0 - covered) * whole
+        again = known >= TIMES * self.sizes and known - self.sizes >= BEYOND_BYTES and whole >= TIMES * at_most
+        return whole * covered / self.sizes if again else 0.0
 
 
 def files_read(rows: Iterable[MeteredRow]) -> FilesRead:

@@ -274,7 +274,7 @@ xarray-groupby: Tasks are too small for Dask: groupby cuts chunks by group
     Give each chunk all of the grouped dimension, and use xarray.map_blocks(); or flox, for reductions alone.
 xarray-groups: groupby builds tasks for each group of each chunk
     kinds: client
-    stack: xarray/*/groupby.py *
+    stack: xarray/*/groupby.py * > dask/* *
     Use xarray.map_blocks() on chunks with all of the grouped dimension, or flox: these build few tasks.
 parquet-files: Tasks are too small for Dask; many read Parquet files
     kinds: small-tasks

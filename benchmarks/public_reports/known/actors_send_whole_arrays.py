@@ -16,7 +16,7 @@ from distributed import Client
 from benchmarks.public_reports.programs import LOCK, LONGER_TASKS, MORE_WORKERS, TWO_BY_ONE, Expected, marked, scaled
 
 CLUSTER = TWO_BY_ONE
-ITERATIONS = scaled(16)
+ITERATIONS = scaled(14)
 BASES, PIXELS = 100, 280
 BANDS = 2
 

@@ -40,8 +40,8 @@ EXPECTED = Expected(
     r"|(waits?|waited|waiting) for (the|its|their|a|one)\b.{0,30}\b(last|longest|slowest|result|gather|client|tasks?)"
     r"|too few tasks|run(s|ning)? alone|not enough tasks",
     places=(*marked(__file__), function("match")),
-    cures=r"as_completed|submit.{0,40}\b(all|more|earlier|before|ahead|together|at once)"
-    r"|(all|more) (tasks |jobs )?at once"
+    cures=r"as_completed|submit.{0,40}\b(all|more|earlier|before|ahead|together|at once)|(all|more) (tasks "
+    r"|jobs )?at once"
     r"|larger batch|bigger batch|without waiting|in one (go|call|compute|gather)|in flight|split",
     never={
         MORE_WORKERS: "the two there are idle half of the time",

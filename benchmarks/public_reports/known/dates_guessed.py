@@ -34,8 +34,8 @@ EXPECTED = Expected(
     cause="each date's format is guessed, in Python",
     place="the to_datetime(), or the function with it",
     cure="give the format",
-    says=r"to_datetime|dateutil|pars(e|es|ed|ing|er)\b|\bdates?\b|format|by row|each (row|value)"
-    r"|Python (code|bytecode|by|for)"
+    says=r"to_datetime|dateutil|pars(e|es|ed|ing|er)\b|\bdates?\b|format|by row|each (row|value)|Python (code"
+    r"|bytecode|by|for)"
     r"|in Python\b|interpreted",
     places=(*marked(__file__), function("parsed"), function("to_datetime")),
     cures=r"format|ISO|vectori[sz]|whole columns|columns at once",

@@ -33,10 +33,10 @@ EXPECTED = Expected(
     cause="the client looks through a million list elements while it builds the graph",
     place="the call of the delayed function, or the compute()",
     cure="traverse=False, or arrays instead of lists",
-    says=r"(build|construct|creat|mak|prepar|optimi[sz]|submi)\w*.{0,40}\bgraph"
-    r"|graph.{0,60}(build|construct|creat|made|client)"
-    r"|traver|\blists?\b|before (anything|the first|it|any task)|(on|in|by) the client"
-    r"|client('s)? .{0,30}(busy|comput|Python|own)",
+    says=r"(build|construct|creat|mak|prepar|optimi[sz]|submi)\w*.{0,40}\bgraph|graph.{0,60}(build|construct"
+    r"|creat|made|client)"
+    r"|traver|\blists?\b|before (anything|the first|it|any task)|(on|in|by) the client|client('s)? .{0,30}(busy"
+    r"|comput|Python|own)",
     places=marked(__file__),
     cures=r"traverse|arrays?|scatter|not (as |in )?lists?|as one object|delayed\(|(load|make|read|build)\w* .*tasks?",
     never={

@@ -18,19 +18,19 @@ from distributed import Client
 from benchmarks.public_reports.programs import LONGER_TASKS, MORE_WORKERS, TWO_BY_ONE, Expected, folder, marked, scaled
 
 CLUSTER = TWO_BY_ONE
-PARTITIONS, ROWS = 12, scaled(45_000)
+PARTITIONS, ROWS = 12, scaled(60_000)
 COLUMNS = ("north", "east", "height", "speed")
 
 EXPECTED = Expected(
     cause="partitions are appended to one file, one after the other",
     place="the to_csv()",
     cure="a file for each partition",
-    says=r"one (after|by) (the other|another|one)|one at a time|chain|sequential|serial(?!iz)|in turn"
-    r"|append|single.file"
+    says=r"one (after|by) (the other|another|one)|one at a time|chain|sequential|serial(?!iz)|in turn|append"
+    r"|single.file"
     r"|critical path|depend on (each other|the one before)|\bidle|one (file|core|worker|thread)\b",
     places=marked(__file__),
-    cures=r"(file|output)s? (for|per) (each|every|partition)"
-    r"|(many|several|separate|more than one|multiple) (files|outputs)"
+    cures=r"(file|output)s? (for|per) (each|every|partition)|(many|several|separate|more than one"
+    r"|multiple) (files|outputs)"
     r"|single_file=False|without single_file|parquet|\*\.csv|independent",
     never={
         MORE_WORKERS: "one of the two has nothing to do as it is",
