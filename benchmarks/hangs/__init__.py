@@ -7,5 +7,5 @@ until the scheduler names something, and judges the first finding as :mod:`bench
 place and advice match ``says``, and its ``where`` one of ``places``. It exits with 1 unless eight of ten are right.
 
 ``python -m benchmarks.hangs --healthy`` runs the workloads of :mod:`benchmarks.findings` and counts what is named there
-meanwhile, which should be nothing.
+meanwhile, which should be nothing. ``--cost`` prints what the watch costs a scheduler of a thousand workers.
 """

@@ -8,9 +8,11 @@ import sys
 import time
 from importlib import import_module
 from importlib.util import find_spec
+from types import SimpleNamespace
 from typing import Any
 
 from distributed import Client
+from distributed.core import Status
 
 from benchmarks.diagnoses import DIAGNOSES
 from benchmarks.hangs.programs import Hang
@@ -19,6 +21,7 @@ from benchmarks.workload_runs import cluster, in_a_process, lacking, parser_of, 
 from dask_efficiency import EfficiencyPlugin
 from dask_efficiency.accounts.stalls import StalledWork, decode_stalls
 from dask_efficiency.plugin import names
+from dask_efficiency.plugin.scheduler.stall_watch import MIN_SECONDS, SECONDS_PER_WORKER, StallWatch
 from dask_efficiency.report.stalls import findings_of
 from dask_efficiency.show.finding import MAX_SHOWN
 
@@ -94,11 +97,45 @@ def count_false_alarms(options: argparse.Namespace) -> int:
     return int(wrong > 0)
 
 
+class _Task:
+    """A task of a made-up scheduler."""
+
+    def __init__(self, prefix: Any) -> None:
+        self.key, self.prefix = "step-1", prefix
+
+
+def cost(workers: int = 1000, threads: int = 4, looks: int = 200) -> None:
+    """Print the CPU time of the watch on a scheduler whose workers are all at work."""
+    prefix = SimpleNamespace(name="step")
+    there = {}
+    for number in range(workers):
+        running = {_Task(prefix): 0.5 for _ in range(threads)}
+        state = {"executing": running, "processing": dict(running), "long_running": set(), "status": Status.running}
+        there[str(number)] = SimpleNamespace(name=number, address=str(number), last_seen=time.time(), **state)
+    scheduler: Any = SimpleNamespace(
+        workers=there, running=set("1"), unrunnable={}, queued=[], resources={}, transition_counter=0, extensions={}
+    )
+    ledger: Any = SimpleNamespace(work=SimpleNamespace(outstanding=True))
+    stacks: Any = SimpleNamespace(usual=lambda name: 0.5)
+    watch = StallWatch(scheduler, ledger, stacks)
+    began = time.thread_time()
+    for number in range(looks):
+        scheduler.transition_counter += 1
+        watch._look(float(number))
+    took = (time.thread_time() - began) / looks
+    share = took / max(MIN_SECONDS, SECONDS_PER_WORKER * workers)
+    print(f"{workers} workers x {threads} threads: {1e3 * took:.2f} ms a look, {100 * share:.4f} % of a core")
+
+
 def main() -> int:
     names = {**PROGRAMS, **HEALTHY}
     parser = parser_of(import_module("benchmarks.hangs").__doc__, names, timeout_seconds=TIMEOUT_SECONDS)
     parser.add_argument("--healthy", action="store_true", help="run workloads that do not stand still")
+    parser.add_argument("--cost", action="store_true", help="print what the watch costs a scheduler")
     options: argparse.Namespace = parser.parse_args()
+    if options.cost:
+        cost()
+        return 0
     if options.alone:
         name = options.names[0]
         write(options.json, healthy(name, options.scale) if options.healthy else alone(name))

@@ -78,6 +78,12 @@ everything_option = click.option(
     metavar="FOLDER",
     help="Save the report in this folder, under a name with the time.",
 )
+@click.option(
+    "--timeout",
+    callback=timedelta,
+    metavar="TIME",
+    help="End the script after so long, with exit code 124; the report begins with what stood still.",
+)
 def run_command(
     script: str, arguments: tuple[str, ...], is_module: bool, save_to: str | None, **options: object
 ) -> None:

@@ -43,7 +43,8 @@ def endings(report: EfficiencyReport) -> list[Finding]:
     for failure in report.failures:
         by_kind.setdefault(_kind_of(failure), []).append(failure)
     texts = {kind: (BESIDE[kind].title, _failed(report, kind, failed)) for kind, failed in by_kind.items()}
-    stalled = findings_of(report.stalls)
+    # A block that ended well after all has none.
+    stalled = findings_of(report.stalls) if report.ended_by or report.unfinished else []
     if not stalled and (outstanding := _outstanding(report)) is not None:
         kind, title, where = outstanding
         texts[kind] = title, where

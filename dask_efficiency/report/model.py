@@ -146,7 +146,7 @@ class EfficiencyReport(FactViews, Printed):
     failures, unfinished
         Tasks that failed for good; and those that the block left outstanding or, in retrospect, paused workers hold up.
     stalls
-        What stood still when the block ended or, in retrospect, now, the most certain first.
+        What stood still when the block ended, or a moment before; in retrospect, now. The most certain first.
     ended_by
         Exception that ended the block, ``"ValueError: no such file"``; empty if none did.
     trace

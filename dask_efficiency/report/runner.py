@@ -32,7 +32,7 @@ from typing import TYPE_CHECKING, Any
 
 from dask_efficiency.accounts.cluster.failures import error_text
 from dask_efficiency.files import processes
-from dask_efficiency.report.termination import before_termination
+from dask_efficiency.report.termination import after, before_termination
 
 if TYPE_CHECKING:
     from distributed import Client
@@ -73,6 +73,8 @@ class ScriptRun:
     savings: float | None = None
     #: Folder in which each report gets a name of its own.
     save_to: str | None = None
+    #: Seconds after which it is ended.
+    timeout: float | None = None
 
     @property
     def name(self) -> str:
@@ -101,6 +103,8 @@ def main() -> None:
     if not os.environ.get("PYTHONSAFEPATH"):
         sys.path.insert(0, os.getcwd() if run.is_module else os.path.dirname(os.path.realpath(run.script)))
     runner = Runner(run)
+    if run.timeout is not None:
+        after(run.timeout, partial(runner.terminated, seconds=LAST_ANSWER))
     try:
         if run.local:
             runner.start_local()
@@ -246,7 +250,7 @@ class Runner:
 
         from dask_efficiency.plugin.patches import CLIENT_CLOSES, CLIENT_STARTS, Replacements
 
-        before_termination(self._terminated)
+        before_termination(self.terminated)
 
         def starting(original: Callable[..., Any]) -> Callable[..., Any]:
             async def _start(client: Client, *args: Any, **kwargs: Any) -> Any:
@@ -331,7 +335,7 @@ class Runner:
 
     # -- when the script has ended -----------------------------------------------------------------
 
-    def _terminated(self, name: str, die: Callable[[], None]) -> None:
+    def terminated(self, name: str, die: Callable[[], None], seconds: float = HASTY_ANSWER) -> None:
         """Report on what was open when a signal came, then end; at once if the script is at its end already."""
         if self._finished:
             die()
@@ -343,7 +347,7 @@ class Runner:
             loop = None
 
         def finish(_: object = None) -> None:
-            self.finish(failed=True, ended_by=name if opened else "", seconds=HASTY_ANSWER)
+            self.finish(failed=True, ended_by=name if opened else "", seconds=seconds)
             die()
 
         if loop is None or loop not in map(_loop, opened):

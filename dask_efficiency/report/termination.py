@@ -9,15 +9,21 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from types import FrameType
+
+from dask_efficiency.show.figures import format_seconds
 
 #: Signals that end a process which does not handle them, where the system has them.
 SIGNALS = tuple(getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name))
 #: Seconds until the process ends in any case: Docker kills after 10, SLURM and Kubernetes after 30.
 PATIENCE = 8.0
 
+#: Exit code of a process whose time is over, as of timeout(1).
+TIMED_OUT = 124
 #: What to do: gets the signal's name, and a function to call when it is done.
 LastWords = Callable[[str, Callable[[], None]], None]
 
@@ -52,3 +58,17 @@ def before_termination(do: LastWords) -> None:
             signal.signal(number, terminated)
     if hasattr(os, "register_at_fork"):
         os.register_at_fork(after_in_child=restore)
+
+
+def after(seconds: float, do: LastWords) -> None:
+    """Have a function called once this process is so old, and end it then, whatever its main thread waits for."""
+
+    def die() -> None:
+        for stream in (sys.stdout, sys.stderr):
+            with suppress(Exception):  # closed, or nobody reads it
+                stream.flush()
+        os._exit(TIMED_OUT)
+
+    timer = threading.Timer(seconds, do, (f"timeout: {format_seconds(seconds)}", die))
+    timer.daemon = True
+    timer.start()

@@ -6,7 +6,7 @@ import json
 import os
 import signal
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -52,13 +52,16 @@ def of_kind(found: Any, kind: str) -> list[Any]:
     return [group for group in found.groups if group.kind == kind]
 
 
+def once(client: Client, condition: Callable[[Any], bool], **asked: Any) -> Any:
+    """Stacks once all workers answer in time and a condition holds: threads may be seen on their way."""
+    return eventually(lambda: found if not (found := stacks(client, **asked)).silent and condition(found) else None)
+
+
 def test_tasks_that_wait_alike_are_one_with_their_cause_line_and_workers(client: Client) -> None:
     futures = client.map(wait_for_event, range(4), name="stacks-event", key="waiter")
     try:
-        eventually(lambda: sum(len(one.threads) for one in of_kind(stacks(client), TASK)) == 4)
-        eventually(lambda: len(of_kind(stacks(client), TASK)) == 1)
-        found = stacks(client)
-        only = stacks(client, workers=[0], prefix="waiter")
+        found = once(client, lambda found: [len(one.threads) for one in of_kind(found, TASK)] == [4])
+        only = once(client, lambda found: len(found.groups) == 1, workers=[0], prefix="waiter")
         printed = str(found)
         none = stacks(client, prefix="other")
     finally:
@@ -83,9 +86,7 @@ def test_a_worker_whose_event_loop_is_blocked_answers_with_the_call_that_blocks_
 ) -> None:
     address = addresses(client)[0]
     with blocked(client, address, tmp_path / "go on"):
-        eventually(lambda: any(_is_in(one, "wait_for_file") for one in of_kind(stacks(client), LOOP)))
-        found = stacks(client)
-    assert found.silent == {}
+        found = once(client, lambda found: any(_is_in(one, "wait_for_file") for one in of_kind(found, LOOP)))
     assert found.workers == 2
     # Once it goes on, it answers by itself.
     eventually(lambda: not any(_is_in(one, "wait_for_file") for one in stacks(client).groups))
@@ -100,10 +101,9 @@ def test_a_worker_that_is_stopped_is_named_and_delays_nobody(client: Client) -> 
     process = client.run(os.getpid, workers=[address])[address]
     os.kill(process, signal.SIGSTOP)
     try:
-        found = stacks(client)
+        found = eventually(lambda: found if len((found := stacks(client)).silent) == 1 else None)
     finally:
         os.kill(process, signal.SIGCONT)
-    assert len(found.silent) == 1
     assert set(found.silent.values()) == {"no answer in 1.5 s"}
     assert "did not answer" in found.headline
     assert {look.worker for one in of_kind(found, LOOP) for look in one.threads} == {"", "0", "1"} - found.silent.keys()

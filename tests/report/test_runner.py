@@ -335,6 +335,53 @@ def test_a_script_whose_time_is_over_is_reported_and_ends_by_the_signal(folder: 
 
 
 @pytest.mark.cluster
+def test_a_script_that_stands_still_is_ended_by_its_timeout_and_its_report_begins_with_that(folder: Path) -> None:
+    body = """
+        with CLUSTER as cluster, Client(cluster) as client:
+            print(sum(WORK), flush=True)
+            future = client.submit(work, 1, resources={"GPU": 1})
+            def time_is_over():
+                while not client.sync(client.scheduler.efficiency, action="live")["stalls"]:
+                    time.sleep(0.1)
+                (timer,) = [one for one in threading.enumerate() if isinstance(one, threading.Timer)]
+                timer.function(*timer.args)
+            threading.Thread(target=time_is_over, daemon=True).start()
+            future.result()
+    """
+    done = ran(folder, "import threading\n" + textwrap.dedent(body), "--json", "run.json", "--timeout", "10h")
+    assert (done.returncode, done.stdout) == (124, "28\n")
+    assert ", until timeout (" in done.stderr
+    assert "1. No worker may run these tasks. 1 task of work" in done.stderr
+    report = load_report(folder / "run.json")
+    assert (report.ended_by, report.findings[0].kind) == ("timeout: 10.0 h", "stalled/no-worker")
+
+
+@pytest.mark.cluster
+def test_a_compute_that_is_interrupted_lets_its_tasks_go_and_the_report_begins_with_what_stood_still(
+    folder: Path,
+) -> None:
+    body = """
+        import dask
+        with CLUSTER as cluster, Client(cluster) as client:
+            from dask_efficiency import snapshot
+            def stalled():
+                return client.sync(client.scheduler.efficiency, action="live")["stalls"]
+            def interrupt():
+                while not stalled():
+                    time.sleep(0.1)
+                os.kill(os.getpid(), signal.SIGINT)
+            import threading
+            signal.signal(signal.SIGINT, signal.default_int_handler)
+            threading.Thread(target=interrupt, daemon=True).start()
+            with dask.annotate(resources={"GPU": 1}):
+                dask.delayed(work)(1).compute(optimize_graph=False)
+    """
+    done = ran(folder, body, "--json", "run.json")
+    assert done.returncode == -signal.SIGINT
+    assert load_report(folder / "run.json").findings[0].kind == "stalled/no-worker"
+
+
+@pytest.mark.cluster
 def test_an_error_that_leaves_the_block_of_a_client_is_in_its_saved_report(folder: Path) -> None:
     body = """
         with CLUSTER as cluster, Client(cluster) as client:

@@ -48,3 +48,5 @@ def test_what_stands_still_comes_first_and_idle_threads_follow_from_it() -> None
     assert "idle" not in [one.kind for one in find(report)]
     assert leading(report)[0].kind == "stalled/task"
     assert find(replace(report, stalls=()))[0].kind == "never-ended"
+    ended_well = replace(report, unfinished=(), ended_by="")
+    assert not {one.kind for one in find(ended_well)}.intersection(STALLED)

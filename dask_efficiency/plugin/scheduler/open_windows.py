@@ -187,8 +187,7 @@ class OpenWindows:
         scheduler = self._meter.scheduler
         with decoration("list of outstanding tasks", notes):
             opened.unfinished = unfinished(scheduler, opened.tasks)
-            if opened.unfinished:
-                opened.stalls = encode_stalls(self._accounts.stalled)
+            opened.stalls = encode_stalls(self._accounts.stalls.lately)
 
     async def with_lines(self, findings: tuple[SlowWorker, ...]) -> tuple[SlowWorker, ...]:
         """Add to findings the lines on which tasks wait now: their workers sample for a moment."""

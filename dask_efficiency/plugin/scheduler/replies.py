@@ -39,7 +39,7 @@ from dask_efficiency.plugin.guard import Decoration, decorate
 from dask_efficiency.plugin.processors import own_processors
 from dask_efficiency.plugin.scheduler import spans
 from dask_efficiency.plugin.scheduler.accounts import ClusterAccounts
-from dask_efficiency.plugin.scheduler.endings import held_up
+from dask_efficiency.plugin.scheduler.endings import held_up, unfinished
 from dask_efficiency.plugin.scheduler.outstanding import MAX_KEYS, span_name, spans_of
 from dask_efficiency.plugin.scheduler.registration import OpenWindow
 from dask_efficiency.show.figures import format_number
@@ -375,7 +375,8 @@ def _in_retrospect(
 ) -> tuple[dict[str, Any], list[str]]:
     """Fields of a report that no window was opened for, and notes on those that are missing."""
     cores = Decoration("cores", "count of cores", lambda: _cores(accounts, start, stop))
-    now = Decoration("unfinished", "list of outstanding tasks", lambda: held_up(accounts.scheduler))
+    outstanding = unfinished if accounts.stalled else held_up
+    now = Decoration("unfinished", "list of outstanding tasks", lambda: outstanding(accounts.scheduler))
     made, missing = decorate([*_parts_of_any(accounts, start, stop), cores, now, *more])
     fields = {
         **_common_fields(accounts),

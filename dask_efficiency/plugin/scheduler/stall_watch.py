@@ -78,6 +78,9 @@ class StallWatch:
         self._scheduler, self._cluster, self._stacks = scheduler, cluster, stacks
         #: What stands still now, the most certain kinds first.
         self.found: tuple[StalledWork, ...] = ()
+        #: What did so last, and until when.
+        self._last: tuple[StalledWork, ...] = ()
+        self._last_at = -math.inf
         self._guard = Guard("the watch for stalls", "dask_efficiency does not say what stands still")
         self._due = 0.0
         #: Number of transitions, and instants at which it last changed, work began, and workers were last there.
@@ -97,6 +100,11 @@ class StallWatch:
         if (now := monotonic()) >= self._due:
             self._due = now + max(MIN_SECONDS, SECONDS_PER_WORKER * len(self._scheduler.workers))
             self._guard(self._look, now)
+
+    @property
+    def lately(self) -> tuple[StalledWork, ...]:
+        """What stands still, or did a moment ago: whoever interrupts a block lets its tasks go first."""
+        return self._last if monotonic() - self._last_at <= HEARTBEATS * self._heartbeat else ()
 
     def stop(self) -> None:
         """Ask nobody any more."""
@@ -130,6 +138,8 @@ class StallWatch:
             self._asking = asyncio.ensure_future(self._ask(suspects, silent, still))
         found = [*certain, *(stall for stall, _ in self._seen)]
         self.found = tuple(sorted(found, key=lambda one: (KINDS.index(one.kind), -one.tasks, -one.seconds)))
+        if self.found:
+            self._last, self._last_at = self.found, now
         for stall in self.found:
             self._announce(stall)
 

@@ -146,6 +146,9 @@ def test_a_task_that_waits_far_longer_than_others_is_named_until_it_ends(cluster
     assert [event["action"] for _, event in cluster.events] == ["stalled"]
     del cluster.scheduler.workers["tcp://a"].executing[ts]
     assert cluster.look() == ()
+    assert cluster.watch.lately == (stall,)  # as whoever interrupts it lets it go first
+    cluster.now += 10.0
+    assert cluster.watch.lately == ()
 
 
 @pytest.mark.parametrize(
