@@ -103,7 +103,7 @@ class StallWatch:
 
     @property
     def lately(self) -> tuple[StalledWork, ...]:
-        """What stands still, or did a moment ago: whoever interrupts a block lets its tasks go first."""
+        """Work that stands still, or did a moment ago: whoever interrupts a block lets its tasks go first."""
         return self._last if monotonic() - self._last_at <= HEARTBEATS * self._heartbeat else ()
 
     def stop(self) -> None:
