@@ -21,6 +21,8 @@ FILES = "files"
 
 #: Labels of memory: of the worker's process; of results in it, and on disk, as Dask estimates their size in memory.
 PROCESS, IN_MEMORY, ON_DISK = "process", "held", "spilled"
+#: Labels of results, whether in memory or on disk; and of the process as if nothing were on disk.
+MANAGED, UNSPILLED = "managed", "unspilled"
 #: Follows the label of results that were there when the process had most memory.
 AT_PEAK = " at peak"
 #: The worker's limit, its thresholds; the most memory of its control group; and the slope of the process's memory

@@ -9,7 +9,6 @@ from dataclasses import dataclass, field
 
 from dask_efficiency.accounts.buckets import GOOD, HELD, Breakdown, Bucket, cause_name
 from dask_efficiency.accounts.cluster.history import WITHOUT_ACCOUNT
-from dask_efficiency.accounts.cluster.losses import BY_KERNEL, FOR_MEMORY
 from dask_efficiency.accounts.cluster.scheduler_loop import RECEIVING, SENDING, STEP, STREAM
 from dask_efficiency.accounts.lines import (
     CHILD_CPU,
@@ -35,10 +34,11 @@ from dask_efficiency.report.blocks import (
     waited_for_blocks,
 )
 from dask_efficiency.report.gpu import waiting_seconds
+from dask_efficiency.report.memory_needs import NO_NEEDS, MemoryNeeds, needs_of
 from dask_efficiency.report.messages import FINALIZE, objects_fetched
 from dask_efficiency.report.model import EfficiencyReport
 from dask_efficiency.report.skew import larger_input, ran_alone
-from dask_efficiency.report.values import Amount, GilHolder, HeldResult, LongHold
+from dask_efficiency.report.values import Amount, GilHolder, LongHold
 from dask_efficiency.report.wall_clock import client_doing, client_phase, sending, time_of_client_counts, waited_in_turn
 from dask_efficiency.show.figures import (
     format_bytes,
@@ -46,9 +46,7 @@ from dask_efficiency.show.figures import (
     format_number,
     format_seconds,
     format_share,
-    harmless,
     name_of,
-    shorten,
 )
 from dask_efficiency.show.finding import MOST, WORTH_FINDING
 
@@ -66,15 +64,13 @@ MANY_GRAPHS = 10
 FEW_TASKS = 2
 #: Share of a client's sleep with work outstanding from which it may have waited for that. A guess.
 POLLS = 0.1
-#: Characters of a client's name in a sentence, such as ``Client-7d24439e``.
-MAX_CLIENT = 15
 
 #: Handler of ``client.run_on_scheduler``.
 RUN_FUNCTION = "run_function"
 #: Parts of the scheduler's event loop that tasks' own traffic takes.
 _OF_TASKS = (STREAM, SENDING, RECEIVING, STEP)
 
-_NOTHING_MOVED, _NOTHING_HELD = Amount(0, 0), HeldResult("", "", 0.0, 0.0)
+_NOTHING_MOVED = Amount(0, 0)
 _UNKNOWN = math.nan
 
 
@@ -139,8 +135,6 @@ class Conditions:
     starved: float = 0.0
     gil_held: float = 0.0
     gil_held_by: str = ""
-    #: Share of lost and recomputed time for which nannies or the kernel killed workers for memory.
-    lost_for_memory: float = 0.0
     #: ``distributed.scheduler.worker-saturation``, a higher one, and the share of the work on the cluster that this
     #: saves, by a replay; NaN without one.
     saturation: float = _UNKNOWN
@@ -148,8 +142,8 @@ class Conditions:
     saturation_saves: float = _UNKNOWN
     #: The share that twice the threads save where tasks sleep, or wait for the network, by a replay; NaN without one.
     threads_save: float = _UNKNOWN
-    #: Results of one prefix that only a client held, on workers short of memory.
-    held: HeldResult = _NOTHING_HELD
+    #: Memory that the run needed, and why results were kept.
+    memory: MemoryNeeds = NO_NEEDS
     #: Share of the time with work in which the scheduler's event loop was busy.
     loop_busy: float = _UNKNOWN
     #: Largest use of the event loop and its share, if it is not one of Dask's own task handlers; else the handler, and
@@ -301,9 +295,6 @@ class Conditions:
             "larger": format_number(self.larger_input),
             "waited_for": name_of(self.waited_for),
             "saturation": f"{self.saturation:g}",
-            "held_results": name_of(self.held.prefix),
-            "held_bytes": format_bytes(self.held.nbytes),
-            "held_by": shorten(harmless(self.held.client[:MAX_CLIENT]), MAX_CLIENT),
             "needed": f"{self.saturation_needed:.1f}",
             "spilled": format_bytes(self.spilled.nbytes),
             "read_back": format_bytes(self.read_back.nbytes),
@@ -313,6 +304,7 @@ class Conditions:
             "loop_by": name_of(self.loop_by),
             "loop_share": format_share(self.loop_share),
             "objects": format_count(round(self.objects_fetched), "object"),
+            **self.memory.words(),
         }
 
 
@@ -377,12 +369,11 @@ def conditions_of(report: EfficiencyReport) -> Conditions:
         starved=waited_for_blocks(report, starved),
         gil_held=waited_for_blocks(report, holds),
         gil_held_by=held_by_client(report, holds) or place_of_blocks(holds),
-        lost_for_memory=_lost_for_memory(report),
         saturation=math.nan if report.worker_saturation is None else report.worker_saturation,
         saturation_needed=saturation_needed(report),
         threads_save=max(of_threads) / wall if of_threads and wall > 0 else math.nan,
         saturation_saves=saves.seconds / wall if saves is not None and wall > 0 else math.nan,
-        held=next(iter(report.held_results), _NOTHING_HELD),
+        memory=needs_of(report),
         loop_busy=busy,
         loop_by=by,
         loop_share=share,
@@ -444,16 +435,6 @@ def _waited_for(report: EfficiencyReport) -> str:
     waited = report.waited_for
     longest = max(waited, key=lambda prefix: waited[prefix], default="")
     return longest if waited and waited[longest] > MOST * sum(waited.values()) else ""
-
-
-def _lost_for_memory(report: EfficiencyReport) -> float:
-    cost = [(one.ns + one.recomputed_ns, one.reason) for one in report.lost_workers]
-    whole = sum(ns for ns, _ in cost)
-    if not whole:  # they were lost before anything was known of what they did
-        cost = [(1, reason) for _, reason in cost]
-        whole = len(cost)
-    memory = sum(ns for ns, reason in cost if reason.startswith(FOR_MEMORY) or reason.endswith(BY_KERNEL))
-    return memory / whole if whole else 0.0
 
 
 def saturation_needed(report: EfficiencyReport) -> float:

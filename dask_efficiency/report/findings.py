@@ -28,6 +28,7 @@ from dask_efficiency.report.kinds import (
     words_of,
 )
 from dask_efficiency.report.lost_time import CauseLoss, largest_loss, losses_worth_finding
+from dask_efficiency.report.memory_needs import told_beside
 from dask_efficiency.report.messages import EXPLAINS, Told, fetched_text, heavy_loads, told_by_loads
 from dask_efficiency.report.model import EfficiencyReport
 from dask_efficiency.report.places import place_of_loss
@@ -108,6 +109,8 @@ def find(report: EfficiencyReport) -> tuple[Finding, ...]:
     if much and shares_cores(facts):  # that is what the cores are busy with
         explained |= {CORE, GIL} if facts.short_of_cores else {CORE}
     found = [*(one for one in found if one.kind not in explained), *much]
+    beside = told_beside(report, facts.memory)
+    found += [_beside(kind, where=where, evidence=facts.memory.evidence) for kind, where in beside]
     found = [kept_promise(report, one, least) for one in found]
     worth = [one for one in found if one.saves_seconds is None or one.saves_seconds >= least]
     worth = [one for one in worth if not follows(first, report, one.kind)]
@@ -322,7 +325,8 @@ def loss_finding(
         lost_seconds=lost,
         advice=words,
         page=page_of(kind),
-        evidence={"share_of_thread_time": lost / report.thread_seconds},
+        evidence={"share_of_thread_time": lost / report.thread_seconds}
+        | (facts.memory.evidence if part.bucket in (Bucket.SPILL, Bucket.PAUSED) else {}),
     )
     if kind == Bucket.THREAD_NONCPU:  # may include computing in libraries' threads, which is no loss
         return found

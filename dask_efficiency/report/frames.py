@@ -13,10 +13,11 @@ from dask_efficiency.accounts.skew import Skew
 from dask_efficiency.accounts.tables import needs_pandas
 from dask_efficiency.report.culprits import line_times
 from dask_efficiency.report.findings import find
+from dask_efficiency.report.memory_needs import ideal_limit
 from dask_efficiency.report.model import EfficiencyReport
 from dask_efficiency.report.stacks import cause_rows
 from dask_efficiency.report.values import MeteredRow
-from dask_efficiency.show.columns import TypedColumn, as_frame, counts, names, seconds, shares
+from dask_efficiency.show.columns import TypedColumn, as_frame, counts, names, seconds, shares, sizes
 from dask_efficiency.show.finding import Finding
 
 if TYPE_CHECKING:
@@ -33,7 +34,7 @@ def to_frame(report: EfficiencyReport, by: str | None) -> pd.DataFrame:
     if by not in _TABLES:
         raise ValueError(
             f"by={by!r}; expected 'worker', 'prefix', 'span', 'bucket', 'cause', 'line', 'skew', 'metered', "
-            "'scheduler', 'client', 'finding' or 'lost-worker'"
+            "'scheduler', 'client', 'finding', 'lost-worker' or 'memory'"
         )
     return _TABLES[by](report)
 
@@ -140,6 +141,15 @@ def _by_lost_worker(report: EfficiencyReport) -> pd.DataFrame:
     return as_frame(columns, index="worker")
 
 
+def _by_memory(report: EfficiencyReport) -> pd.DataFrame:
+    rows = [*report.memory.values()]
+    figures = {name: [getattr(one, name) for one in rows] for name in ("limit", "peak", "managed_peak")}
+    figures["ideal"] = [ideal_limit(one) for one in rows]
+    # 0 is not known, or no limit.
+    columns = {name: sizes((nbytes or None for nbytes in row), dtype="Int64") for name, row in figures.items()}
+    return as_frame({"worker": names(report.memory), **columns}, index="worker")
+
+
 def _by_group(rows: Mapping[str, Breakdown], by: str) -> pd.DataFrame:
     buckets = [str(b) for b in Bucket if any(b in row for row in rows.values())]
     columns = {bucket: seconds(row[bucket] for row in rows.values()) for bucket in buckets}
@@ -156,4 +166,5 @@ _TABLES: dict[str, Callable[[EfficiencyReport], pd.DataFrame]] = {
     "client": _client,
     "finding": lambda report: findings_frame(find(report)),
     "lost-worker": _by_lost_worker,
+    "memory": _by_memory,
 }

@@ -22,6 +22,7 @@ from dask_efficiency.accounts.waits import (
     THREAD,
 )
 from dask_efficiency.report.conditions import MANY_GRAPHS, NOTHING_KNOWN, Conditions
+from dask_efficiency.report.memory_needs import HOLDS_BACK
 from dask_efficiency.show.finding import MOST, WORTH_FINDING
 from dask_efficiency.straggler.observations import SIZES_DIFFER
 
@@ -77,8 +78,15 @@ def shares_cores(facts: Conditions) -> bool:
 #: Conditions of cures by name.
 _CONDITIONS: Mapping[str, Callable[[Conditions], bool]] = {
     "for-gpus": lambda facts: facts.gpu_waiting > MOST,
-    "held": lambda facts: facts.held.share > MOST,
+    "held": lambda facts: facts.memory.held.share > MOST,
+    "leaks": lambda facts: facts.memory.grown > 0,
+    "ran-ahead": lambda facts: facts.memory.ran_ahead and facts.saturation > HOLDS_BACK,
+    "ran-ahead-anyway": lambda facts: facts.memory.ran_ahead,
+    "second-use": lambda facts: facts.memory.second_use,
+    "tasks-take-most": lambda facts: facts.memory.tasks_take_most,
+    "too-little": lambda facts: facts.memory.too_little,
     "spilling": lambda facts: facts.spilling >= SPILLS,
+    "spilling-short": lambda facts: facts.spilling >= SPILLS and facts.memory.too_little,
     "read-again": lambda facts: facts.times_read_back >= READ_AGAIN,
     "loop-held": lambda facts: facts.loop_held,
     "scheduler-busy": lambda facts: facts.scheduler_busy,
@@ -110,7 +118,7 @@ _CONDITIONS: Mapping[str, Callable[[Conditions], bool]] = {
     "reads": lambda facts: facts.client_activity in ("file", "network", "child-process"),
     "imports-itself": lambda facts: facts.client_activity == "import",
     "one-task": lambda facts: facts.held_threads < ONE_TASK and facts.threads > 2 * ONE_TASK,
-    "killed": lambda facts: facts.lost_for_memory > MOST,
+    "killed": lambda facts: facts.memory.lost_for_memory > MOST,
     "gil-of-loops": lambda facts: facts.gil_of_loops > MOST,
     "cores-full": lambda facts: facts.cores_used >= FULL_CORES and not facts.gil_of_text > MOST,
     "gil-not-of-text": lambda facts: facts.gil_of_text <= MOST,
@@ -224,7 +232,13 @@ thread-noncpu: Tasks off the CPU, for no known reason
     for-gpus: Mostly, tasks wait for GPUs that do not work for them: see the section on GPUs.
     See what they wait for: I/O, sleep, a lock, the GIL, or a library's own threads at work.
 spill: Spilling to disk
-    held: Release what is not used again: {held_by} holds {held_bytes} of {held_results} that no task waits for.
+    leaks: Find what keeps memory in tasks of {left_by}, which left it behind: more memory only delays this.
+    held: Release what is not used again: {held_by} holds {held_bytes} of {held_results}{held_sent} that no task waits for.
+    ran-ahead: Set distributed.scheduler.worker-saturation to 1.1, from {saturation}: {kept_bytes} of {kept} ran ahead.
+    ran-ahead-anyway: Give workers {enough} each, or read in the tasks that use it: {kept_bytes} of {kept} ran ahead.
+    second-use: Give workers {enough} each, or compute {waited} before: {kept} was kept {kept_for} for {needed_by}, which waited.
+    tasks-take-most: Give workers {enough} each, or fewer threads: {at_a_time} tasks of {hungriest} at a time take {working} each.
+    too-little: Give workers {enough} each, make partitions smaller, or persist less: they have {memory_limit}.
     read-again: Persist less, or use results at once: {spilled} spilled, {read_back} read back ({times} times).
     Give workers more memory, make partitions smaller, or persist less.
 overhead/hand-over: Handing tasks over to threads
@@ -235,16 +249,19 @@ overhead/hand-over: Handing tasks over to threads
     Look for tasks that hold the GIL, or a busy host.
 overhead/event-loop: Waiting for the workers' event loops
     as: overhead/hand-over
+    spilling-short: Give workers {enough} each: event loops are late, as workers spill.
     spilling: Give workers more memory, or make partitions smaller: event loops are late, and workers spill.
     Look for tasks that hold the GIL, large results, or a busy host.
 overhead/rescheduled: Shuffled tasks began on other workers than their data
     Use fewer output partitions: each starts anywhere, then restarts at its data.
 overhead/unknown: Overhead of the workers
     as: overhead/hand-over
+    spilling-short: Give workers {enough} each: event loops are late, as workers spill.
     spilling: Give workers more memory, or make partitions smaller: event loops are late, and workers spill.
     Event loops were late: look for tasks that hold the GIL, large results, or a busy host.
 overhead: Overhead of the workers
     as: overhead/hand-over
+    spilling-short: Give workers {enough} each: event loops are late, as workers spill.
     spilling: Give workers more memory, or make partitions smaller: event loops are late, and workers spill.
     Event loops were late: look for tasks that hold the GIL, large results, or a busy host.
 failed: Tasks failed
@@ -255,7 +272,7 @@ recomputed: Results were lost and computed again
     killed: Give workers more memory, or make partitions smaller: workers were killed for lack of memory.
     See why workers left: results were lost with them.
 paused: Workers paused, short of memory
-    held: Release what is not used again: {held_by} holds {held_bytes} of {held_results} that no task waits for.
+    as: spill
     Give workers more memory or fewer threads: they were above worker.memory.pause.
 retiring: Workers were retiring
     Scale down less eagerly: a larger wait_count or interval in adapt().
@@ -395,6 +412,10 @@ client: No work on the cluster
     calls: Ask Dask for more at a time: each call waits until the client's event loop has answered.
     gathers: Reduce results before they come to the client, or write them to files from the workers.
     See what the client does between its calls to Dask.
+leak: Memory of workers grows, and stays
+    Find what keeps it, such as caches and global lists; until then, restart workers (--lifetime).
+spare-memory: Workers have memory to spare
+    Ask for less memory, or use more threads in each worker.
 seceded: Only tasks that had seceded ran
     Let them compute before secede(), or after rejoin(): in between they hold no thread, and are in no sum.
 computing: Python code computes most of the time

@@ -15,10 +15,12 @@ from dask_efficiency.accounts.metered import (
     GROWTH,
     IN_MEMORY,
     LIMIT,
+    MANAGED,
     MEMORY,
     ON_DISK,
     PROCESS,
     THRESHOLDS,
+    UNSPILLED,
 )
 from dask_efficiency.report.values import MeteredRow
 
@@ -45,6 +47,9 @@ class MemoryOfWorker:
     growth: float | None = None
     #: The most of its control group, if that rose in the window; 0 if unknown.
     container: int = 0
+    #: The most in results at a time, wherever they are; and of the process with all of them in memory. 0 if unknown.
+    managed_peak: int = 0
+    unspilled_peak: int = 0
 
     @property
     def unmanaged_at_peak(self) -> int:
@@ -77,6 +82,8 @@ def memory_by_worker(rows: Iterable[MeteredRow]) -> dict[str, MemoryOfWorker]:
             process=known.get((PROCESS, BYTE_SECONDS), 0.0),
             growth=known.get((GROWTH, BYTES_AN_HOUR)),
             container=round(known.get((CONTAINER, BYTES), 0)),
+            managed_peak=round(known.get((MANAGED, BYTES), 0)),
+            unspilled_peak=round(known.get((UNSPILLED, BYTES), 0)),
         )
         for worker, known in of_workers.items()
     }

@@ -404,7 +404,9 @@ class EfficiencyReport(FactViews, Printed):
             worker, with columns ``reason``, ``in_order``, ``lost_seconds``, ``running_seconds`` (of its running tasks),
             ``recomputed_seconds`` and ``recomputed_tasks``. ``"scheduler"``: a row for each costly handler, callback
             and hook of the scheduler's event loop; hooks are part of handlers. ``"client"``: a row for each activity
-            and stack of the client; they add up to the window.
+            and stack of the client; they add up to the window. ``"memory"``: a row per worker, with its memory
+            ``limit``, the ``peak`` of its process, that of its results, those on disk included (``managed_peak``), and
+            the ``ideal`` limit, with which it would have spilled nothing; bytes.
 
         Raises
         ------

@@ -30,6 +30,8 @@ def place_of_loss(report: EfficiencyReport, facts: Conditions, part: CauseLoss, 
     """Place to blame: a line, the task that all waited for, or what keeps the scheduler busy."""
     if part.bucket in (Bucket.LOST_WORKER, Bucket.RECOMPUTED):
         return lost_worker(report, part.bucket)
+    if part.bucket in (Bucket.SPILL, Bucket.PAUSED) and facts.memory.size:
+        return facts.memory.size
     if part.bucket in (Bucket.PAUSED, Bucket.UNMEASURED):
         return workers_of(report, part.bucket)
     if part.bucket is Bucket.OVERHEAD and facts.overhead_of_blocks:

@@ -53,7 +53,7 @@ def test_lost_workers_and_skew_are_tables_and_another_is_refused_by_name() -> No
     frame = report_of(skew={"join": skew(), "sum": skew(count=9)}).to_frame("skew")
     assert (list(frame.index), list(frame["count"])) == (["join", "sum"], [200, 9])
     assert dict(frame.loc["join"]) == asdict(skew())
-    expected = "expected 'worker', .* 'client', 'finding' or 'lost-worker'"
+    expected = "expected 'worker', .* 'client', 'finding', 'lost-worker' or 'memory'"
     with pytest.raises(ValueError, match=f"by='file'; {expected}"):
         profiled().to_frame("file")
     lost = LostWorker("a", "killed by SIGKILL", False, 5_000_000_000, {"train": 4_000_000_000}, 2_000_000_000, 3)

@@ -11,8 +11,9 @@ from dask_efficiency.accounts.lines import EVENT_LOOP, NO_CORE, Frame
 from dask_efficiency.report.conditions import NOTHING_KNOWN, conditions_of
 from dask_efficiency.report.findings import find
 from dask_efficiency.report.kinds import BESIDE, KINDS, advice, page_of
+from dask_efficiency.report.memory_needs import NO_NEEDS
 from dask_efficiency.report.turnover import LostWorker
-from dask_efficiency.report.values import Amount, ClientRow, GilHolder, HeldResult, LongHold
+from dask_efficiency.report.values import Amount, ClientRow, GilHolder, HeldFor, HeldResult, LongHold
 from dask_efficiency.runs.path.parts import PathSummary
 from tests.report.samples import causes, changed, report_of, seconds, skew, waiting_for_the_gil
 
@@ -25,7 +26,12 @@ PLAIN = replace(
     loop_by="task-finished",
 )
 
-HELD = HeldResult("load", "Client-7d24439e-e94a-11f1-8458-02fc00000001", 3.0 * 2**30, 0.6)
+HELD = replace(NO_NEEDS, held=HeldResult("load", "Client-7d24439e-e94a-11f1-8458-02fc00000001", 3.0 * 2**30, 0.6))
+SHORT = replace(NO_NEEDS, limit=4 * 2**30, enough=round(5.3 * 2**30), peak=3 * 2**30)
+AHEAD = replace(SHORT, kept=HeldFor("read", "ahead", "sum", "", 1.0, 1.0, 2**30))
+RAN_FREELY = {"memory": AHEAD, "saturation": math.inf}
+SECOND = replace(SHORT, kept=HeldFor("x", "blocked", "sub", "mean", 1.0, 1.0, 2**30), kept_seconds=5.1, reduced=True)
+HUNGRY = replace(SHORT, unmanaged=0.9, threads=2, hungriest="fit", working=2.0**30)
 REPLAYED = {"saturation": 1.1, "saturation_needed": 3.0, "saturation_saves": 0.2}
 SHARED = {"short_of_cores": True, "gil_of_text": 0.2}
 STARVED = {"blocked": 0.9, "starved": 0.6}
@@ -37,7 +43,17 @@ BLOCKED = {"blocked": 0.9, "overhead_blocked": 0.9, "blocked_by": "`clog` in etl
 GIL_HELD = BLOCKED | {"own_code_blocks": False, "task_blocks": True}
 OVERHEAD = "overhead overhead/hand-over overhead/event-loop overhead/unknown"
 CURES = [
-    ("spill", "Persist less, or use results at once", {"read_back": Amount(3 * 2**30, 3)}),
+    ("paused spill", "Persist less, or use results at once", {"read_back": Amount(3 * 2**30, 3)}),
+    (
+        "paused spill",
+        "Find what keeps memory in tasks of parse",
+        {"memory": replace(NO_NEEDS, grown=1.0, left_by="parse")},
+    ),
+    ("paused spill", "Give workers 5.3 GiB each, make partitions smaller", {"memory": SHORT}),
+    ("paused spill", "Set distributed.scheduler.worker-saturation to 1.1, from inf", RAN_FREELY),
+    ("paused spill", "Give workers 5.3 GiB each, or read in the tasks", {"memory": AHEAD, "saturation": 1.1}),
+    ("paused spill", "Give workers 5.3 GiB each, or compute mean before: x was kept 5.1 s for sub", {"memory": SECOND}),
+    ("paused spill", "Give workers 5.3 GiB each, or fewer threads: 2 tasks of fit", {"memory": HUNGRY}),
     ("thread-noncpu thread-noncpu/lock thread-noncpu/unknown", "Mostly, tasks wait for GPUs", {"gpu_waiting": 0.6}),
     ("thread-noncpu/gil", "Use fewer and longer tasks with smaller results", {"gil_of_loops": 0.6}),
     ("thread-noncpu/gil", "Find which other threads run", {"one_thread_each": True}),
@@ -65,6 +81,11 @@ CURES = [
     ),
     ("thread-noncpu/core", "Leave a core to the client", {"libraries": 0.0}),
     ("overhead overhead/event-loop overhead/unknown", "Give workers more memory, or make", {"spilling": 0.1}),
+    (
+        "overhead overhead/event-loop overhead/unknown",
+        "Give workers 5.3 GiB each: event loops are late",
+        {"spilling": 0.1, "memory": SHORT},
+    ),
     ("idle", "Split or salt the key: the input of the longest task is 30 times", {"larger_input": 30.0}),
     ("idle/parallelism", "Split or salt the key", {"larger_input": 30.0, "alone": 0.6}),
     ("idle idle/parallelism", "Split that task: for 60 % of the makespan", {"alone": 0.6}),
@@ -73,7 +94,7 @@ CURES = [
     ("thread-noncpu/sleep", "Avoid the sleep: more threads do not help", {"chain": 0.9}),
     ("thread-noncpu/network", "Prefetch, or ask for more at a time: more threads do not", {"threads_save": 0.0}),
     ("idle/scheduler", "Import modules before the work", {"importing": 0.6, "task_seconds": 0.001}),
-    ("paused spill", "Release what is not used again: Client-7d24439e holds 3.0 GiB of load that", {"held": HELD}),
+    ("paused spill", "Release what is not used again: Client-7d24439e holds 3.0 GiB of load that", {"memory": HELD}),
     ("idle/round-trips", "Set distributed.scheduler.worker-saturation to 3.0, from 1.1: a replay", REPLAYED),
     ("idle/round-trips", "Use longer tasks, or raise distributed.scheduler.worker-saturation", {"saturation": 1.1}),
     ("idle/round-trips", "Import modules", REPLAYED | {"importing": 0.6, "blocked": 0.9}),
@@ -103,7 +124,11 @@ CURES = [
     ("idle/parallelism", "Shuffle fewer bytes", {"waited_for": "shuffle-barrier", "alone": 0.6}),
     ("idle/parallelism", "Reduce the result, write it to files", {"waited_for": "finalize-hlg", "alone": 0.6}),
     ("idle idle/parallelism", "One task ran at a time on 4 threads", {"held_threads": 1.0, "threads": 4.0}),
-    ("lost-worker recomputed", "Give workers more memory, or make partitions smaller", {"lost_for_memory": 0.6}),
+    (
+        "lost-worker recomputed",
+        "Give workers more memory, or make partitions smaller",
+        {"memory": replace(NO_NEEDS, lost_for_memory=0.6)},
+    ),
     ("unmeasured", "Workers were joining", {"joining": True}),
 ]
 CASES = {(kind, words): facts for kinds, words, facts in CURES for kind in kinds.split()}
@@ -231,7 +256,7 @@ def test_the_cost_of_workers_killed_by_their_nannies_or_the_kernel_is_for_memory
     )
     for reason in ("killed by its nanny at 96% of its memory limit", *kernel):
         killed = LostWorker("a", reason, False, 2, {}, 4, 1)
-        assert conditions_of(report_of(lost_workers=(killed, other))).lost_for_memory == 0.75
+        assert conditions_of(report_of(lost_workers=(killed, other))).memory.lost_for_memory == 0.75
 
 
 @pytest.mark.parametrize(("block", "share"), [("import", 0.8), ("own", 0.8), ("read", 0.0), ("(thread)", 0.0)])

@@ -42,9 +42,9 @@ class WorkerResults:
     """Results of one worker; instants are nanoseconds, of which any order gives the same integrals."""
 
     def __init__(self) -> None:
-        #: Bytes now, and the most held and spilled since :meth:`take_most`.
+        #: Bytes now, and the most held, spilled, and of both together since :meth:`take_most`.
         self.held = self.spilled = 0
-        self._most_held = self._most_spilled = 0
+        self._most_held = self._most_spilled = self._most_managed = 0
         self._rows: dict[Name, _Row] = {}
         self._results: dict[Any, tuple[_Row, int]] = {}
         self._on_disk: set[Any] = set()
@@ -72,6 +72,8 @@ class WorkerResults:
                 row[0] += nbytes
                 row[2] -= nbytes * at
                 self.held = held = self.held + nbytes
+                if held + self.spilled > self._most_managed:
+                    self._most_managed = held + self.spilled
                 if self._early and key in self._early:
                     del self._early[key]
                     self._swap(key, at, spilled=True)
@@ -103,10 +105,11 @@ class WorkerResults:
                 found[prefix] = before[0] + held, before[1] + spilled
         return found
 
-    def take_most(self) -> tuple[int, int]:
-        """The most bytes held, and spilled, at a time since the last call."""
-        most = self._most_held, self._most_spilled
+    def take_most(self) -> tuple[int, int, int]:
+        """The most bytes held, spilled, and of both together, at a time since the last call."""
+        most = self._most_held, self._most_spilled, self._most_managed
         self._most_held, self._most_spilled = self.held, self.spilled
+        self._most_managed = self.held + self.spilled
         return most
 
     def integrals(self, at: int) -> dict[Name, tuple[int, int]]:

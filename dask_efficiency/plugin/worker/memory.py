@@ -27,10 +27,12 @@ from dask_efficiency.accounts.metered import (
     GROWTH,
     IN_MEMORY,
     LIMIT,
+    MANAGED,
     MEMORY,
     ON_DISK,
     PROCESS,
     THRESHOLDS,
+    UNSPILLED,
     Metered,
 )
 from dask_efficiency.accounts.worker.log import Entry, Peaked
@@ -54,7 +56,9 @@ class _Window:
     def __init__(self, at: int, area: int) -> None:
         self.area = area
         self.peak = NOT_MEASURED
-        self.most_held = self.most_spilled = 0
+        self.most_held = self.most_spilled = self.most_managed = 0
+        #: The most of the process with what was on disk.
+        self.unspilled = NOT_MEASURED
         #: Peak at which the log asks for the results of then, and its instant.
         self.asked = self.asked_at = 0
         self.low = LowerEnvelope(at=at)
@@ -75,6 +79,8 @@ class MemoryMeter:
         self._peak = NOT_MEASURED
         self._area = 0
         self._last: MemoryReading | None = None
+        #: Bytes of results on disk then.
+        self._last_spilled = 0
 
     def start(self, spills: SpillWatch) -> None:
         """Begin to measure, with the results that are there."""
@@ -111,9 +117,13 @@ class MemoryMeter:
         if last is not None:
             self._area += (last.resident + reading.resident) * (reading.at - last.at) // 2
         self._peak = max(self._peak, reading.peak)
+        before, self._last_spilled = self._last_spilled, self._on_disk()[0]
+        # What left memory since the peak was still in it then.
+        unspilled = max(reading.resident + self._last_spilled, reading.peak + min(before, self._last_spilled))
         for window in list(self._windows.values()):
             window.low.add(reading.at, reading.resident - reading.held)
             window.peak = max(window.peak, reading.peak)
+            window.unspilled = max(window.unspilled, unspilled)
             if window.peak > MIN_GROWTH * window.asked:
                 window.asked, window.asked_at = window.peak, reading.at
                 self._log.append(Peaked(reading.at))
@@ -123,9 +133,10 @@ class MemoryMeter:
         if PROCESS_MEMORY.read() is None:
             resident = whole_number(self._worker.monitor.get_process_memory())
             self._heard(MemoryReading(monotonic_ns(), resident, resident, self._held()))
-        held, spilled = self.results.take_most()
+        held, spilled, managed = self.results.take_most()
         for window in self._windows.values():
             window.most_held, window.most_spilled = max(window.most_held, held), max(window.most_spilled, spilled)
+            window.most_managed = max(window.most_managed, managed)
         at_peaks = self.results.at_peaks
         wanted = {window.asked_at for window in self._windows.values()}
         for at in at_peaks.keys() - wanted:
@@ -175,6 +186,7 @@ class MemoryMeter:
                 found[Metered(MEMORY, "", prefix, label + AT_PEAK, BYTES)] = nbytes
         group = most_of_group()
         levels = {PROCESS: mark.peak, IN_MEMORY: mark.most_held, ON_DISK: mark.most_spilled, **self._limits()}
+        levels |= {MANAGED: mark.most_managed, UNSPILLED: mark.unspilled}
         levels[CONTAINER] = group if group is not None and group != mark.group else 0
         found |= {_of_worker(label, BYTES): level for label, level in levels.items()}
         found = {metered: value for metered, value in found.items() if value > 0}

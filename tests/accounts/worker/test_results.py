@@ -62,15 +62,15 @@ def test_what_is_still_there_counts_until_now() -> None:
 def test_a_result_too_large_for_the_memory_is_on_disk_from_its_beginning_on() -> None:
     results = read(Swapped(9, "x", True), Stored(10, "x", "load", "s", 100))
     assert results.integrals(20) == {("s", "load"): (0, 1_000)}
-    assert results.take_most() == (0, 100)
+    assert results.take_most() == (0, 100, 100)
 
 
 def test_the_most_is_since_the_last_call() -> None:
     results = read(Stored(1, "x", "load", "", 100), Swapped(2, "x", True), Stored(3, "y", "load", "", 30))
-    assert results.take_most() == (100, 100)
+    assert results.take_most() == (100, 100, 130)
     results.read([Released(4, "x"), Stored(5, "z", "load", "", 10)])
-    assert results.take_most() == (40, 100)
-    assert results.take_most() == (40, 0)
+    assert results.take_most() == (40, 100, 130)
+    assert results.take_most() == (40, 0, 40)
 
 
 def test_bytes_at_a_peak_are_those_of_its_place_in_the_log() -> None:

@@ -1,0 +1,210 @@
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from dask_efficiency import EfficiencyReport
+from dask_efficiency.accounts.memory import Why
+from dask_efficiency.accounts.metered import (
+    BYTES,
+    BYTES_AN_HOUR,
+    GROWTH,
+    LIMIT,
+    MANAGED,
+    MEMORY,
+    PROCESS,
+    UNSPILLED,
+)
+from dask_efficiency.report.findings import find
+from dask_efficiency.report.memory import MemoryOfWorker, memory_by_worker
+from dask_efficiency.report.memory_needs import NOTHING_MEASURED, ideal_limit, needed_limit, needs_of
+from dask_efficiency.report.turnover import LostWorker
+from dask_efficiency.report.values import HeldFor, HeldResult, MeteredRow
+from dask_efficiency.show.finding import Basis, Finding
+from tests.report.samples import report_of, seconds, skew
+
+GIB = 2**30
+#: A worker of 4 GiB with Dask's thresholds, whose results took 3.0 GiB, of which 0.7 were on disk, and its process 2.6.
+SHORT = {
+    LIMIT: 4 * GIB,
+    PROCESS: round(2.6 * GIB),
+    "target": round(2.4 * GIB),
+    "spill": round(2.8 * GIB),
+    "pause": round(3.2 * GIB),
+    MANAGED: 3 * GIB,
+    UNSPILLED: round(3.3 * GIB),
+}
+#: Kept for a second use, each for 5.1 s; run ahead; for running tasks.
+SECOND = HeldFor("random_sample", Why.BLOCKED, "sub", "mean_agg-aggregate", 9.0 * GIB, 510.0, 3 * GIB)
+AHEAD = HeldFor("read_parquet", Why.AHEAD, "sum_chunk", "", 9.0 * GIB, 9.0, round(6.2 * GIB))
+RUNNING = HeldFor("mean_chunk", Why.RUNNING, "mean_agg-aggregate", "", 1.0 * GIB, 0.1, GIB)
+COUNTED = {"random_sample": skew(count=100), "mean_agg-aggregate": skew(count=1), "rechunk-split": skew(count=900)}
+
+
+def rows(worker: str, levels: Mapping[str, int]) -> tuple[MeteredRow, ...]:
+    return tuple(MeteredRow(worker, MEMORY, "", "", label, BYTES, float(nbytes)) for label, nbytes in levels.items())
+
+
+def memory(**levels: int) -> MemoryOfWorker:
+    return memory_by_worker(rows("w1", SHORT | levels))["w1"]
+
+
+def spilling(levels: Mapping[str, int] = SHORT, **fields: Any) -> EfficiencyReport:
+    """A run of 10 s with two threads, which spilled for half of it."""
+    given: dict[str, Any] = {
+        "window_seconds": 10.0,
+        "cluster_seconds": 10.0,
+        "nthreads": {"w1": 2},
+        "by_worker": {"w1": seconds(thread_cpu=10, spill=10)},
+        "metered": rows("w1", levels),
+    }
+    return report_of(**(given | fields))
+
+
+def first(report: EfficiencyReport) -> Finding:
+    return find(report)[0]
+
+
+def advice(report: EfficiencyReport) -> str:
+    return first(report).advice
+
+
+def test_the_limit_that_is_needed_follows_from_the_results_and_from_the_process() -> None:
+    assert needed_limit(memory()) == pytest.approx(3 * GIB / 0.6)
+    assert needed_limit(memory(unspilled=7 * GIB)) == pytest.approx(7 * GIB / 0.7)
+    assert needed_limit(memory(target=0, spill=0)) == pytest.approx(3.3 * GIB / 0.8)
+    assert needed_limit(memory(target=0, spill=0, pause=0)) == 0
+    # Hardly a result is there to be spilled: it pauses above 0.8.
+    assert needed_limit(memory(managed=1000)) == pytest.approx(3.3 * GIB / 0.8)
+    assert needed_limit(NOTHING_MEASURED) == 0
+
+
+@pytest.mark.parametrize("mebibytes", [0.5, 3, 97, 99, 100, 512, 950, 1000, 1023, 5000, 99_999])
+def test_what_would_do_is_a_little_more_than_that_and_four_fifths_of_it_less(mebibytes: float) -> None:
+    nbytes = round(mebibytes * 2**20)
+    found = ideal_limit(memory(managed=round(0.6 * nbytes), unspilled=0))
+    assert 1.05 * nbytes <= found * 1.0001
+    assert 0.8 * found < nbytes
+    assert ideal_limit(NOTHING_MEASURED) == 0
+
+
+def test_too_little_memory_has_its_size_and_the_seconds_of_spilling() -> None:
+    found = first(spilling())
+    assert found.kind == "spill"
+    assert found.where == "1.3 GiB too little: 5.3 GiB a worker would do, it has 4.0 GiB"
+    assert found.advice == "Give workers 5.3 GiB each, make partitions smaller, or persist less: they have 4.0 GiB."
+    assert found.evidence["memory_limit"] == 4 * GIB
+    assert found.evidence["memory_needed"] == pytest.approx(5.3 * GIB)
+    assert found.basis is Basis.BOUNDED
+
+
+def test_a_frame_has_the_ideal_limit_of_each_worker() -> None:
+    pytest.importorskip("pandas")
+    frame = spilling(metered=(*rows("w1", SHORT), *rows("w2", {PROCESS: GIB}))).to_frame("memory")
+    assert frame.loc["w1"].tolist() == [4 * GIB, SHORT[PROCESS], 3 * GIB, ideal_limit(memory())]
+    assert frame.loc["w2"].isna().tolist() == [True, False, True, True]
+
+
+def test_the_worker_that_was_shortest_of_memory_counts() -> None:
+    other = SHORT | {LIMIT: 16 * GIB, "target": round(9.6 * GIB), MANAGED: 4 * GIB}
+    needs = needs_of(spilling(metered=(*rows("w2", other), *rows("w1", SHORT))))
+    assert (needs.limit, needs.peak) == (4 * GIB, SHORT[PROCESS])
+
+
+def test_what_a_killed_worker_would_have_needed_is_not_known() -> None:
+    killed = LostWorker("w2", "killed by its nanny: 4.0 GiB of 4.0 GiB", False, 1)
+    found = next(one for one in find(spilling(lost_workers=(killed,))) if one.kind == "spill")
+    assert "too little" not in found.where
+    assert found.advice.startswith("Give workers more memory")
+
+
+def test_without_measures_the_advice_claims_nothing() -> None:
+    found = first(spilling({}))
+    assert "too little" not in found.where
+    assert found.advice == "Give workers more memory, make partitions smaller, or persist less."
+    assert "memory_needed" not in found.evidence
+
+
+def test_an_array_kept_for_a_second_use_is_not_cured_by_smaller_partitions() -> None:
+    assert advice(spilling(held_for=(SECOND, RUNNING), skew=COUNTED)) == (
+        "Give workers 5.3 GiB each, or compute mean_agg-aggregate before: random_sample was kept 5.1 s for sub, "
+        "which waited."
+    )
+    # Results that wait for others of their kind, or for as many: no reduction to compute before.
+    for waits_for in ("random_sample", "rechunk-split", ""):
+        found = replace(SECOND, waits_for=waits_for)
+        assert "before" not in advice(spilling(held_for=(found, RUNNING), skew=COUNTED))
+    # Most bytes are kept for another reason.
+    many = replace(RUNNING, byte_seconds=10.0 * GIB)
+    assert "before" not in advice(spilling(held_for=(SECOND, many), skew=COUNTED))
+
+
+def test_root_tasks_that_ran_ahead_are_held_back_where_the_scheduler_did_not() -> None:
+    assert advice(spilling(held_for=(AHEAD, RUNNING), worker_saturation=float("inf"))) == (
+        "Set distributed.scheduler.worker-saturation to 1.1, from inf: 6.2 GiB of read_parquet ran ahead."
+    )
+    anyway = advice(spilling(held_for=(AHEAD, RUNNING), worker_saturation=1.1))
+    assert anyway.startswith("Give workers 5.3 GiB each, or read in the tasks that use it: 6.2 GiB of read_parquet")
+
+
+def test_memory_of_running_tasks_is_that_of_their_threads() -> None:
+    hungry = SHORT | {MANAGED: 1000, PROCESS: 3 * GIB, UNSPILLED: round(3.3 * GIB)}
+    found = advice(spilling(hungry, skew={"fit": replace(skew(count=9), p95_working=1.4 * GIB)}))
+    assert found.startswith("Give workers 4.4 GiB each, or fewer threads: 2 tasks of fit at a time take 1.4 GiB each.")
+    assert "threads" not in advice(spilling(hungry, skew={"fit": replace(skew(count=9), p95_working=0.1 * GIB)}))
+
+
+def test_futures_that_a_client_holds_have_its_line() -> None:
+    held = (HeldResult("load", "Client-7d24439e-e94a-11f1", 3.0 * GIB, 0.6),)
+    line = "`x.persist()` in etl.py:42"
+    assert advice(spilling(held_results=held, computed_by={"load": line})) == (
+        "Release what is not used again: Client-7d24439e holds 3.0 GiB of load, sent by `x.persist()` in etl.py:42, "
+        "that no task waits for."
+    )
+
+
+def test_paused_workers_have_the_size_too() -> None:
+    found = first(spilling(by_worker={"w1": seconds(thread_cpu=10, paused=10)}))
+    assert found.kind == "paused"
+    assert found.where.startswith("1.3 GiB too little")
+    assert found.advice.startswith("Give workers 5.3 GiB each")
+
+
+def leaking(growth: float, left: float, **fields: Any) -> EfficiencyReport:
+    """A worker of 4 GiB that grows by so many bytes in an hour, of which tasks of ``parse`` left some."""
+    grown = MeteredRow("w1", MEMORY, "", "", GROWTH, BYTES_AN_HOUR, growth)
+    given: dict[str, Any] = {
+        "window_seconds": 3600.0,
+        "cluster_seconds": 3600.0,
+        "by_worker": {"w1": seconds(thread_cpu=3600)},
+        "metered": (grown, *rows("w1", {LIMIT: 4 * GIB}), *rows("w2", {LIMIT: 4 * GIB})),
+        "skew": {"parse": skew(left_bytes=left), "load": skew(left_bytes=1.0)},
+    }
+    return report_of(**(given | fields))
+
+
+def test_memory_that_grows_and_that_tasks_leave_behind_is_a_leak() -> None:
+    found = next(one for one in find(leaking(GIB, 0.8 * GIB)) if one.kind == "leak")
+    assert found.where == "worker w1 by 1.0 GiB, most of it left by tasks of parse"
+    assert found.saves_seconds is None
+    # Growth that no task explains, or little of it, is no leak.
+    for report in (leaking(GIB, 0.2 * GIB), leaking(0.01 * GIB, 0.01 * GIB), leaking(-GIB, 1.0)):
+        assert "leak" not in {one.kind for one in find(report)}
+    spilled = leaking(GIB, GIB, by_worker={"w1": seconds(thread_cpu=1000, spill=1000)})
+    assert advice(spilled) == (
+        "Find what keeps memory in tasks of parse, which left it behind: more memory only delays this."
+    )
+
+
+def test_memory_to_spare_is_said_of_long_blocks_with_the_price() -> None:
+    spare = {name: 4 * nbytes for name, nbytes in SHORT.items()}
+    spare |= {PROCESS: round(1.1 * GIB), MANAGED: GIB, UNSPILLED: round(1.1 * GIB)}
+    plain = {"by_worker": {"w1": seconds(thread_cpu=120)}, "window_seconds": 60.0, "cluster_seconds": 60.0}
+    found = [one for one in find(spilling(spare, **plain)) if one.kind == "spare-memory"]
+    assert [one.where for one in found] == ["at most 1.1 GiB of 16.0 GiB a worker was used: 1.8 GiB would do"]
+    priced = find(spilling(spare, **plain, price_per_worker_hour=36.0))[-1]
+    assert priced.where.endswith("1.8 GiB would do; these workers cost 0.600")
+    short = plain | {"window_seconds": 59.0, "cluster_seconds": 59.0}
+    for report in (spilling(spare, **short), spilling(spare | {MANAGED: 3 * GIB}, **plain)):
+        assert "spare-memory" not in {one.kind for one in find(report)}
