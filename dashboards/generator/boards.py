@@ -67,7 +67,7 @@ BOARDS = (
             Row(causes.of_clusters),
             Row(overview.efficiency_and_workers),
             Row(overview.outcomes),
-            Row(overview.spill_pause_and_data, "Spill, pause and data", 140),
+            Row(overview.memory_and_data, "Memory and data", 140),
             Row(overview.stragglers, "Stragglers", 145),
             Row(gpus.of_clusters, "GPUs", 148),
             Row(overview.the_plugin_itself, "The plugin itself", 150),

@@ -42,7 +42,7 @@ from dashboards.generator.queries import (
 from dashboards.generator.thread_time import ACTIVITY_COLOURS
 from dask_efficiency.accounts.buckets import GOOD, Bucket
 from dask_efficiency.accounts.worker.balance import Outcome
-from dask_efficiency.show.drawn_buckets import COLOURS
+from dask_efficiency.show.drawn_buckets import COLOURS, MEMORY_COLOURS
 
 OUTCOME_COLOURS = {
     str(Outcome.SUCCEEDED): COLOURS[Bucket.THREAD_CPU],
@@ -148,11 +148,36 @@ def outcomes() -> list[Any]:
     ]
 
 
-def spill_pause_and_data() -> list[Any]:
-    """What too little memory costs, and on which workers; what went to disk and over the network."""
+def memory_and_data() -> list[Any]:
+    """What takes memory, what too little of it costs, and on which workers; what went to disk and over the network."""
     to_memory = (Bucket.SPILL, Bucket.PAUSED)
-    moved = select("dask_efficiency_data_bytes_total")
+    moved, memory = select("dask_efficiency_data_bytes_total"), select("dask_efficiency_memory_bytes")
+    by_prefix = select("dask_efficiency_prefix_memory_bytes")
     return [
+        stack(
+            About(43, "Memory of all workers", "bytes", 12, 8, "not measured"),
+            "Memory of the workers' processes: results that Dask manages (*managed*), and the rest (*unmanaged*); and "
+            "results that are on disk (*spilled*), by their size in memory. The dotted line is the sum of the workers' "
+            "limits, from a part of which on each worker spills, pauses, and is killed.",
+            Query(total(memory, by="type"), "{{type}}"),
+            Query(total(select("dask_efficiency_memory_limit_bytes")), "limit"),
+            colours=MEMORY_COLOURS,
+            top="limit",
+        ),
+        stack(
+            About(44, "Results in memory, by task prefix", "bytes", 12, 8, "no results"),
+            "Results in memory by prefix of their tasks, without those on disk. *(other)*: the prefixes that are not "
+            "exported one by one.",
+            Query(
+                seen(
+                    total(by_prefix, by="prefix"),
+                    total(f"max_over_time({by_prefix}[$__range] @ end())", by="prefix"),
+                    by="prefix",
+                ),
+                "{{prefix}}",
+            ),
+            colours={},
+        ),
         stack(
             About(40, "Threads lost to memory", "short", 12, 8, "no spill and no pause"),
             "Threads, on average, that move data between memory and disk (*spill*), or may not take a task as "

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from dask_efficiency.accounts.buckets import CAUSES, UNKNOWN, Breakdown, Bucket, causes_of
 from dask_efficiency.accounts.cluster.cluster import ClusterLedger
+from dask_efficiency.accounts.cluster.memory_timeline import ClusterMemory, MemoryNow
 from dask_efficiency.accounts.facts import Facts
 from dask_efficiency.accounts.metered import BYTES, READ_UNCOMPRESSED, SPILLED_UNCOMPRESSED, WAYS
 from dask_efficiency.accounts.rows import OTHER, growth
@@ -19,7 +20,16 @@ from dask_efficiency.plugin.names import ALL_WORKERS
 from dask_efficiency.report.findings import find
 from dask_efficiency.report.model import EfficiencyReport
 from dask_efficiency.report.stalls import findings_of
-from dask_efficiency.show.figures import format_bytes, format_count, format_share, harmless, shorten
+from dask_efficiency.show.figures import (
+    format_bytes,
+    format_count,
+    format_share,
+    harmless,
+    in_unit_of_largest,
+    name_of,
+    shorten,
+    workers_named,
+)
 from dask_efficiency.show.finding import MAX_SHOWN, Finding
 
 if TYPE_CHECKING:
@@ -47,6 +57,7 @@ class Details:
     prefixes: Rows = field(default_factory=dict)
     #: Bytes and counts of data that moved since the accounts began, by ``way/unit``.
     amounts: Mapping[str, int] = field(default_factory=dict)
+    memory: MemoryNow = field(default_factory=MemoryNow)
 
 
 @dataclass(frozen=True)
@@ -76,9 +87,14 @@ class DetailsNow:
         """Data that moved."""
         return self.cluster.extra("amounts")
 
+    @cached_property
+    def memory(self) -> MemoryNow:
+        """Memory of the workers."""
+        return ClusterMemory.of(self.cluster.present.values()).now
+
     def read(self) -> Details:
         """All of them, to keep."""
-        return Details(self.at, self.workers, self.gpus, self.prefixes, self.amounts)
+        return Details(self.at, self.workers, self.gpus, self.prefixes, self.amounts, self.memory)
 
 
 class ActivityTotals(Protocol):
@@ -222,6 +238,25 @@ def moved_text(last: LastSeconds) -> str:
     earlier = {way: f" ({format_bytes(n)})" for way, n in in_all.items()} if now != in_all else {}
     row = ", ".join(f"{way} {format_bytes(n)}{earlier.get(way, '')}" for way, n in now.items())
     return f"Data moved{' (in all)' if earlier else ''}: {row}" if row else ""
+
+
+def memory_text(now: MemoryNow) -> str:
+    """Memory in a line: ``"Memory 9.3 of 64.0 GiB: managed 8.1 (merge 5.0), unmanaged 1.2"``; empty if unknown."""
+    if not now.process:
+        return ""
+    named = list(now.prefixes.items())
+    sizes = [now.limit, now.process, now.managed, abs(now.process - now.managed), now.spilled, *(n for _, n in named)]
+    (limit, process, managed, unmanaged, spilled, *parts), unit = in_unit_of_largest(sizes)
+    of_limit = f" of {limit}" if now.limit else ""
+    largest = ", ".join(f"{name_of(prefix)} {part}" for (prefix, _), part in zip(named, parts, strict=True))
+    shown = f"managed {managed}{f' ({largest})' if largest else ''}, "
+    shown += f"unmanaged {'-' if now.managed > now.process else ''}{unmanaged}"
+    shown += f", spilled {spilled}" if now.spilled else ""
+    text = f"Memory {process}{of_limit} {unit}: {shown}"
+    if now.fullest and now.fullest_limit:
+        (process, limit), unit = in_unit_of_largest([now.fullest_process, now.fullest_limit])
+        text += f". Fullest: {workers_named([now.fullest])}, {process} of {limit} {unit}"
+    return text
 
 
 # -- causes ----------------------------------------------------------------------------------------

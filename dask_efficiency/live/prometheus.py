@@ -15,10 +15,11 @@ from prometheus_client.core import Metric
 from dask_efficiency.accounts.buckets import CAUSES, FINALIZED, Bucket, causes_of
 from dask_efficiency.accounts.cluster.account import ACTIVITIES
 from dask_efficiency.accounts.cluster.losses import recent_killers
+from dask_efficiency.accounts.cluster.memory_timeline import ClusterMemory, numbers_of
 from dask_efficiency.accounts.cluster.presence import GPU_ACTIVITIES
 from dask_efficiency.accounts.gpu import GpuTotals
 from dask_efficiency.accounts.metered import BYTES, COUNT, WAYS
-from dask_efficiency.accounts.rows import add
+from dask_efficiency.accounts.rows import OTHER, add
 from dask_efficiency.accounts.sensors import READINGS
 from dask_efficiency.accounts.slow_worker import Cause
 from dask_efficiency.accounts.stalls import KINDS
@@ -206,6 +207,20 @@ def _data(export: Export) -> Iterator[Metric]:
         yield counter(name, meaning, {way: amounts.get(f"{way}/{unit}", 0) for way in WAYS}, "way")
 
 
+def _types(process: int, managed: int, spilled: int) -> dict[str, int]:
+    """Memory as Dask's own metrics divide it."""
+    return {"managed": managed, "unmanaged": process - managed, "spilled": spilled}
+
+
+def _memory(export: Export) -> Iterator[Metric]:
+    reading = ClusterMemory.of(export.source.cluster.present.values())
+    meaning = (
+        "Memory of the workers' processes: results (managed) and the rest (unmanaged); and results on disk (spilled)"
+    )
+    yield gauge("memory_bytes", meaning, _types(*reading.numbers), "type")
+    yield gauge("memory_limit_bytes", "Memory limits of the present workers together", reading.limit)
+
+
 def _stragglers(export: Export) -> Iterator[Metric]:
     findings = export.source.findings
     meaning = "Workers, or whole hosts, that take longer than their peers for the same work"
@@ -256,6 +271,13 @@ def _prefixes(export: Export) -> Iterator[Metric]:
     rows = export.prefix_rows()
     meaning = "Settled thread time by bucket and prefix of the tasks; over all prefixes it adds up to thread_seconds"
     yield seconds("prefix_thread_seconds", meaning, "bucket", _TASK_BUCKETS, _by_label(rows), of="prefix")
+    held = ClusterMemory.of(export.source.cluster.present.values()).prefixes
+    found = {name: {"": held.get(name, 0)} for name in rows if name != OTHER}
+    found[OTHER] = {"": sum(held.values()) - sum(row[""] for row in found.values())}
+    meaning = (
+        "Results in memory by prefix of their tasks, of each worker those of the eight with most; the rest is (other)"
+    )
+    yield gauge("prefix_memory_bytes", meaning, {name: row[""] for name, row in _by_label(found).items()}, "prefix")
 
 
 def _workers(export: Export) -> Iterator[Metric]:
@@ -283,6 +305,13 @@ def _workers(export: Export) -> Iterator[Metric]:
     yield gauge("worker_running_thread_seconds", meaning, running, "worker")
     nthreads = {label: row["nthreads"] for label, row in rows.items()}
     yield gauge("worker_nthreads", "Threads of a worker", nthreads, "worker")
+    memory: dict[str, dict[str, int]] = {}
+    for presence, levels in ClusterMemory.of(cluster.present.values()).levels.items():
+        if presence.name in names:
+            add(memory.setdefault(presence.name, {}), _types(*numbers_of(levels)))
+    meaning = "Memory of a worker's process, as in memory_bytes"
+    by_type = {(label, each): n for label, row in _by_label(memory).items() for each, n in row.items()}
+    yield gauge("worker_memory_bytes", meaning, by_type, "worker", "type")
 
 
 def _gpus(export: Export) -> Iterator[Metric]:
@@ -340,7 +369,10 @@ def _add_devices(devices: dict[str, dict[str, int]], totals: GpuTotals) -> None:
 
 
 #: Made one by one, so that a failing group costs no other.
-_GROUPS = _threads, _causes, _tasks, _losses, _data, _stragglers, _findings, _plugin, _prefixes, _workers, _gpus
+_GROUPS = (
+    *(_threads, _causes, _tasks, _losses, _data, _memory, _stragglers, _findings, _plugin),
+    *(_prefixes, _workers, _gpus),
+)
 
 
 def _label(name: str) -> str:

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from dask_efficiency.accounts.buckets import Breakdown, Bucket
-from dask_efficiency.live.last_seconds import causes_text, moved_text, not_sampled_text
+from dask_efficiency.live.last_seconds import causes_text, memory_text, moved_text, not_sampled_text
 from dask_efficiency.live.top_view import TopView
 from dask_efficiency.report.findings import in_a_line
 from dask_efficiency.report.stalls import STALLED
@@ -193,7 +193,7 @@ def _headline_line(view: TopView) -> str:
 
 
 def _details(view: TopView) -> Iterator[str]:
-    """A line each on causes of lost time, GPUs, data that moved, events, and tasks with which workers were lost."""
+    """A line each on causes of lost time, GPUs, data that moved, memory, events, and tasks with which workers went."""
     last = view.last
     rows = ((bucket, causes_text(row)) for bucket, row in last.cause_shares.items())
     known = "; ".join(f"{bucket}: {row}" for bucket, row in rows if row)
@@ -201,6 +201,7 @@ def _details(view: TopView) -> Iterator[str]:
     shares = ", ".join(f"{name} {format_share(share)}" for name, share in last.gpus.shares_of_all.items())
     yield f"{format_count(len(last.gpus.gpus), 'GPU')}: {shares}" if shares else ""
     yield moved_text(last)
+    yield memory_text(last.now.memory)
     tasks = ", ".join(f"{outcome} {n}" for outcome, n in view.tasks.items())
     events = [f"Tasks {tasks}"] if tasks else []
     for what, names in (("Joined", view.joined), ("Left", view.left)):

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dask_efficiency.accounts.cluster.account import ACTIVITIES
+from dask_efficiency.accounts.cluster.memory_timeline import MemoryNow
 from dask_efficiency.accounts.cluster.presence import GPU_ACTIVITIES
 from dask_efficiency.accounts.facts import Facts
 from dask_efficiency.accounts.intake import finite
@@ -76,6 +77,7 @@ class Observation:
     killers: Mapping[str, int] = field(default_factory=dict)
     #: Work that stands still.
     stalls: tuple[StalledWork, ...] = ()
+    memory: MemoryNow = field(default_factory=MemoryNow)
 
     @property
     def details(self) -> Details:
@@ -85,7 +87,7 @@ class Observation:
         workers = WorkerTimes(names, activity, names, tuple(self.workers[name].nthreads for name in names))
         gpus = tuple(Gpu("", "", key) for key in self.gpus)
         of_gpus = GpuTimes(tuple(self.gpus), _table(self.gpus.values(), GPU_ACTIVITIES), gpus)
-        return Details(self.at, workers, of_gpus, amounts=self.amounts)
+        return Details(self.at, workers, of_gpus, amounts=self.amounts, memory=self.memory)
 
 
 def _table(rows: Iterable[Mapping[str, int]], columns: Sequence[str]) -> NDArray[np.int64]:
@@ -98,7 +100,8 @@ def read(payload: Mapping[str, Any]) -> Observation:
     try:
         workers = {name: WorkerObservation(**worker) for name, worker in payload["workers"].items()}
         stalls = decode_stalls(payload.get("stalls", ()))
-        return Observation(**{**payload, "workers": workers, "stalls": stalls})
+        memory = MemoryNow(**payload.get("memory", {}))
+        return Observation(**{**payload, "workers": workers, "stalls": stalls, "memory": memory})
     except (KeyError, TypeError, AttributeError) as error:
         raise ValueError(f"the scheduler has another version of dask-efficiency: {error}") from error
 
@@ -147,6 +150,7 @@ class TopView:
             "joined": list(self.joined),
             "left": list(self.left),
             "killers": dict(self.killers),
+            "memory_bytes": asdict(last.now.memory),
             "workers": {
                 name: {
                     "nthreads": worker.nthreads,

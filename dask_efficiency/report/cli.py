@@ -216,6 +216,12 @@ def _percent(context: click.Context, parameter: click.Parameter, value: str | No
     help="End with exit code 1 if lost thread-seconds rose by more, such as 5%, and of several runs by more than their "
     "spread. Where nothing was lost before, any loss is more.",
 )
+@click.option(
+    "--max-peak",
+    callback=_percent,
+    metavar="PERCENT",
+    help="Likewise if the largest peak of a worker's memory rose by more, such as 10%.",
+)
 @html_option
 @json_option
 def compare_command(
@@ -225,6 +231,7 @@ def compare_command(
     html: str | None,
     as_json: bool,
     max_loss: Fraction | None,
+    max_peak: Fraction | None,
 ) -> None:
     """Show what changed between two saved reports.
 
@@ -235,9 +242,9 @@ def compare_command(
     \b
     Exit codes:
       0  compared
-      1  lost time rose by more than --max-loss allows
-      2  not compared: a wrong option, an unreadable file, or --max-loss and a run
-         in which nothing ran
+      1  lost time rose by more than --max-loss allows, or memory by more than --max-peak
+      2  not compared: a wrong option, an unreadable file, --max-loss and a run
+         in which nothing ran, or --max-peak and a peak that is not known
     """  # noqa: D301 click wants the character
     if len(sides) not in (0, 2) or bool(sides) == bool(before or after):
         wanted = "expected BEFORE and AFTER, or --before and --after"
@@ -251,6 +258,8 @@ def compare_command(
         say(found, as_json=as_json, written=html is not None)
     if max_loss is not None:
         _check_max_loss(found, max_loss)
+    if max_peak is not None:
+        _check_max_peak(found, max_peak)
 
 
 def _compared(before: Iterable[str], after: Iterable[str]) -> Comparison:
@@ -290,6 +299,19 @@ def _check_max_loss(found: Comparison, max_loss: Fraction) -> None:
         raise click.ClickException(f"{excess(found)}; --max-loss allows {float(100 * max_loss):g} %")
     if found.lost.within_spread and found.lost.rise > max_loss:
         tell(f"{excess(found)}: not counted", err=True)
+
+
+def _check_max_peak(found: Comparison, max_peak: Fraction) -> None:
+    """Exit with 1 if the peak of a worker's memory rose by more than is allowed, and with 2 if that is not known."""
+    from dask_efficiency.report.comparison_findings import peak_excess
+
+    peak = found.peaks["worker"]
+    if math.isnan(peak.change):
+        raise NotJudgedError("the peak of workers' memory is not known of both sides, so --max-peak cannot tell")
+    if found.peaks_higher(max_peak):
+        raise click.ClickException(f"{peak_excess(found)}; --max-peak allows {float(100 * max_peak):g} %")
+    if peak.within_spread and peak.rise > max_peak:
+        tell(f"{peak_excess(found)}: not counted", err=True)
 
 
 @click.command("stragglers")

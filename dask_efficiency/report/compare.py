@@ -8,7 +8,7 @@ import statistics
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
 from dask_efficiency.accounts.buckets import CAUSES, GOOD, HELD, Breakdown, Bucket, cause_name
@@ -162,6 +162,16 @@ class Comparison(Shown):
         return self._by_name(lambda run: {way: amount.nbytes for way, amount in run.moved.items()})
 
     @property
+    def peaks(self) -> dict[str, Difference[float]]:
+        """Most process memory in bytes, of a ``worker`` and of all at a time, the ``cluster``; NaN if unknown."""
+        return {"worker": self._numbers(_worker_peak), "cluster": self._numbers(_cluster_peak)}
+
+    @property
+    def byte_seconds(self) -> dict[str, Difference[float]]:
+        """Bytes of results times the seconds for which they were in ``memory``, and on ``disk``; NaN if unknown."""
+        return {name: self._numbers(partial(_byte_seconds, i)) for i, name in enumerate(("memory", "disk"))}
+
+    @property
     def useful(self) -> Difference[int]:
         """Useful nanoseconds: ``thread-cpu``, ``gpu`` and ``library-threads``."""
         return self._of_buckets(*GOOD)
@@ -275,6 +285,11 @@ class Comparison(Shown):
         """
         return self.lost.after > self.lost.before * (1 + Fraction(than)) and not self.lost.within_spread
 
+    def peaks_higher(self, than: float | Fraction) -> bool:
+        """Compare the rise of the largest peak of a worker's memory with the allowed one, as :meth:`loses_more`."""
+        peak = self.peaks["worker"]
+        return peak.after > peak.before * (1 + Fraction(than)) and not peak.within_spread
+
     @property
     def findings(self) -> tuple[Finding, ...]:
         """New, grown, reduced and gone losses; the largest change of the wall clock first."""
@@ -322,6 +337,18 @@ class Comparison(Shown):
         sides = [[numbers_of(run) for run in runs] for runs in self.sides.values()]
         names = dict.fromkeys(name for rows in sides for row in rows for name in row)
         return {name: Difference(*(tuple(row.get(name, 0) for row in rows) for rows in sides)) for name in names}
+
+
+def _worker_peak(run: EfficiencyReport) -> float:
+    return max((one.peak for one in run.memory.values() if one.peak), default=math.nan)
+
+
+def _cluster_peak(run: EfficiencyReport) -> float:
+    return math.nan if run.memory_timeline is None else run.memory_timeline.cluster.peak or math.nan
+
+
+def _byte_seconds(place: int, run: EfficiencyReport) -> float:
+    return math.fsum(row[place] for row in run.byte_seconds.values()) if run.memory else math.nan
 
 
 #: A report, or its path or fsspec URL.

@@ -42,6 +42,8 @@ def to_dict(comparison: Comparison) -> dict[str, Any]:
         **{name: _difference(getattr(comparison, name)) for name in ("workers", "threads")},
         "tasks": _differences(comparison.tasks),
         "moved_bytes": _differences(comparison.moved),
+        "peak_bytes": _differences(comparison.peaks),
+        "byte_seconds": _differences(comparison.byte_seconds),
         **{f"{name}_ns": _difference(getattr(comparison, name)) for name in ("useful", "lost", "running")},
         "lost_rise": finite(comparison.lost.rise),
         "causes_ns": {str(cause.bucket): _difference(cause.time) for cause in comparison.causes},

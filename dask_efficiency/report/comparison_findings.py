@@ -18,6 +18,7 @@ from dask_efficiency.report.lost_time import CauseLoss
 from dask_efficiency.report.model import EfficiencyReport
 from dask_efficiency.report.wall_clock import NO_WORKERS, WORTH_SAYING, wall_clock_known
 from dask_efficiency.show.figures import (
+    format_bytes,
     format_seconds,
     format_share,
     lower_first,
@@ -180,6 +181,14 @@ def excess(comparison: Comparison) -> str:
     lost = comparison.lost
     noise = f" (not {NOISE})" if lost.within_spread else ""
     return f"{_rise_clause(lost)}, from {lost.before / 1e9:.3f} to {lost.after / 1e9:.3f} thread-seconds{noise}"
+
+
+def peak_excess(comparison: Comparison) -> str:
+    """Rise of the largest peak of a worker's memory, as a clause of an error."""
+    peak = comparison.peaks["worker"]
+    noise = f" (not {NOISE})" if peak.within_spread else ""
+    sizes = f"from {format_bytes(peak.before)} to {format_bytes(peak.after)}"
+    return f"the peak of a worker's memory rose by {rise_size(peak.rise)}, {sizes}{noise}"
 
 
 def format_rise(rise: float) -> str:

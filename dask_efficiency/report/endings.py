@@ -96,7 +96,7 @@ def _failed(report: EfficiencyReport, kind: str, failed: list[Failure]) -> str:
     lost = [one for one in report.lost_workers if one.worker and not one.in_order]
     if kind != "killed-worker" or not lost:
         return text
-    return "; ".join([*(killer_texts(lost) or [text]), how_lost(lost[0])])
+    return "; ".join([*(killer_texts(lost) or [text]), how_lost(lost[0], report.skew)])
 
 
 def _number(report: EfficiencyReport) -> int:

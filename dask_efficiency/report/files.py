@@ -16,6 +16,7 @@ from typing import Any, get_args, get_origin, get_type_hints
 from dask_efficiency.accounts.buckets import CAUSE_NAMES, Bucket
 from dask_efficiency.accounts.checks import MAX_FLOAT, MAX_NANOSECONDS, RefusedPayload
 from dask_efficiency.accounts.cluster.account import ACTIVITIES
+from dask_efficiency.accounts.cluster.memory_timeline import MemoryTimeline
 from dask_efficiency.accounts.cluster.timeline import MAX_BINS, Timeline
 from dask_efficiency.accounts.facts import Facts, check_views, facts_from_lists, facts_to_lists
 from dask_efficiency.accounts.gpu import GpuTotals
@@ -59,7 +60,7 @@ _ADDED = frozenset(
             "lock_looks",
         ),
         *("of_prefix", "carries", "total_bytes", "median_bytes", "largest_bytes"),
-        *("in_threads", "last_memory", "memory_limit"),
+        *("in_threads", "last_memory", "memory_limit", "memory_timeline"),
         *("held_for", "held_at_peaks", "cluster_peak", "working_count", "median_working", "p95_working", "max_working"),
         *("hungriest_key", "working_alone", "left_bytes"),
     }
@@ -263,6 +264,17 @@ def _timeline(value: Any, where: str) -> Timeline:
     return timeline
 
 
+def _memory_timeline(value: Any, where: str) -> MemoryTimeline:
+    found: MemoryTimeline = _of_fields(MemoryTimeline)(value, where)
+    if not found.bin_ns or found.bins > MAX_BINS:
+        raise _wrong(found.bin_ns, f"{where}.bin_ns", f"a whole number that makes {MAX_BINS} bins at most")
+    for line in (found.cluster, *found.workers.values()):
+        for row in (line.process, line.managed, line.spilled, *line.prefixes.values()):
+            if len(row) != found.bins:
+                raise ReportFileError(f"a row of {where!r} has {len(row)} bins; expected {found.bins}")
+    return found
+
+
 def _client_row(value: Any, where: str) -> ClientRow:
     row: ClientRow = _of_fields(ClientRow)(value, where)
     known = OWN_ACTIVITIES | DASK_ACTIVITIES
@@ -285,6 +297,7 @@ _READERS: dict[Any, Reader] = {
     SlowWorker: _finding,
     GpuTotals: _gpu,
     Timeline: _timeline,
+    MemoryTimeline: _memory_timeline,
     ClientRow: _client_row,
 }
 

@@ -13,6 +13,7 @@ from dask_efficiency.accounts.buckets import (
     HELD,
     Bucket,
 )
+from dask_efficiency.accounts.cluster.memory_timeline import MemoryTimeline
 from dask_efficiency.accounts.cluster.scheduler_loop import SchedulerLoop
 from dask_efficiency.accounts.cluster.timeline import Timeline
 from dask_efficiency.accounts.facts import Facts
@@ -92,6 +93,8 @@ class EfficiencyReport(FactViews, Printed):
         Versions and settings by name.
     timeline
         Slots by activity (not outcome), sampled: it agrees with the breakdowns roughly. None if not recorded.
+    memory_timeline
+        Memory of the cluster and of each worker over time, from heartbeats. None if not recorded.
     code
         The code that ran, in pieces.
     computed_by
@@ -169,6 +172,7 @@ class EfficiencyReport(FactViews, Printed):
     price_per_worker_hour: float | None = None
     environment: Mapping[str, str] = field(default_factory=dict)
     timeline: Timeline | None = None
+    memory_timeline: MemoryTimeline | None = None
     code: tuple[str, ...] = ()
     computed_by: Mapping[str, str] = field(default_factory=dict)
     stragglers: tuple[SlowWorker, ...] = ()

@@ -128,7 +128,7 @@ def lost_worker(report: EfficiencyReport, bucket: Bucket) -> str:
     ranked = sorted(filter(cost, report.lost_workers), key=cost, reverse=True)
     if not ranked:
         return ""
-    return how_lost(ranked[0]) + (f"; and {len(ranked) - 1} more" if len(ranked) > 1 else "")
+    return how_lost(ranked[0], report.skew) + (f"; and {len(ranked) - 1} more" if len(ranked) > 1 else "")
 
 
 def workers_of(report: EfficiencyReport, bucket: Bucket) -> str:

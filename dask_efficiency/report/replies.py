@@ -14,6 +14,7 @@ from distributed import Client
 
 from dask_efficiency.accounts.buckets import Bucket, cause_name
 from dask_efficiency.accounts.cluster.losses import MemorySample, TaskInThread
+from dask_efficiency.accounts.cluster.memory_timeline import MemoryLine, MemoryTimeline
 from dask_efficiency.accounts.cluster.scheduler_loop import LoopBlock, LoopPart, SchedulerLoop
 from dask_efficiency.accounts.cluster.timeline import Timeline
 from dask_efficiency.accounts.facts import decode_facts
@@ -70,6 +71,7 @@ def report_of(
     parts: list[tuple[str, str, Callable[[], Any]]] = [
         ("environment", "environment", lambda: dict(payload.get("environment", {}))),
         ("timeline", "timeline", lambda: _timeline(payload.get("timeline"))),
+        ("memory_timeline", "memory over time", lambda: _memory_timeline(payload.get("memory_timeline"))),
         ("scheduler_loop", "account of the scheduler's event loop", lambda: _loop(payload.get("scheduler_loop"))),
         ("code", "source listing", lambda: tuple(payload.get("code") or ())),
         ("stragglers", "list of stragglers", lambda: explained(slow(), causes_by_worker, by_worker)),
@@ -165,6 +167,18 @@ def _timeline(payload: Mapping[str, Any] | None) -> Timeline | None:
     activity = {name: tuple(row) for name, row in payload["activity"].items()}
     causes = {name: tuple(row) for name, row in payload.get("causes", {}).items()}
     return Timeline(payload["bin"], payload["elapsed"], activity, causes)
+
+
+def _memory_timeline(payload: Mapping[str, Any] | None) -> MemoryTimeline | None:
+    if payload is None:
+        return None
+
+    def line(row: Mapping[str, Any]) -> MemoryLine:
+        bins = {name: tuple(row[name]) for name in ("process", "managed", "spilled")}
+        return MemoryLine(row["limit"], **bins, prefixes={name: tuple(each) for name, each in row["prefixes"].items()})
+
+    workers = {name: line(row) for name, row in payload["workers"].items()}
+    return MemoryTimeline(**{**payload, "cluster": line(payload["cluster"]), "workers": workers})
 
 
 def _loop(payload: Mapping[str, Any] | None) -> SchedulerLoop | None:

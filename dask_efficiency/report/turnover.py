@@ -9,7 +9,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from dask_efficiency.accounts.cluster.losses import MemorySample, TaskInThread, killers
+from dask_efficiency.accounts.skew import Skew
 from dask_efficiency.show.figures import (
+    format_bytes,
     format_count,
     format_seconds,
     format_thread_time,
@@ -132,12 +134,15 @@ def _tasks(by_prefix: Counter[str]) -> str:
     return ", ".join(texts) + (f" and {more} more" if more > 0 else "")
 
 
-def how_lost(one: LostWorker) -> str:
-    """Worker, reason, memory and tasks: how it was lost, in a sentence."""
+def how_lost(one: LostWorker, skew: Mapping[str, Skew]) -> str:
+    """Worker, reason, memory, tasks, and what these usually take by ``skew``: how it was lost, in a sentence."""
     if not _vanished(one):
         return lost_worker_name(one)
     tasks = in_threads_text(one)
-    return f"{lost_worker_name(one)}: {last_memory_text(one)}" + (f" while {tasks}" if tasks else "")
+    usual = {task.prefix: skew[task.prefix] for task in one.in_threads if task.prefix in skew}
+    takes = [format_bytes(found.median_working) for found in usual.values() if found.working_count]
+    usually = f", which usually take {' and '.join(takes[:MAX_NAMED])} each" if tasks and takes else ""
+    return f"{lost_worker_name(one)}: {last_memory_text(one)}" + (f" while {tasks}{usually}" if tasks else "")
 
 
 def _vanished(one: LostWorker) -> bool:
@@ -156,7 +161,7 @@ def killer_text(key: str, workers: int) -> str:
     return f"task {name_of(key)} was in a thread of {workers} workers as they were lost"
 
 
-def lost_worker_line(one: LostWorker) -> str:
+def lost_worker_line(one: LostWorker, skew: Mapping[str, Skew]) -> str:
     """Cost and reason of a lost worker, without a full stop."""
     costs = []
     running = sum(one.prefixes.values())
@@ -171,7 +176,7 @@ def lost_worker_line(one: LostWorker) -> str:
         results = format_count(one.recomputed_tasks, "result")
         costs.append(f"{format_thread_time(one.recomputed_ns)} recomputed ({results})")
     cost = ", ".join(costs) or "nothing was lost with it"
-    return f"{how_lost(one)}{'; ' if _vanished(one) else ': '}{cost}"
+    return f"{how_lost(one, skew)}{'; ' if _vanished(one) else ': '}{cost}"
 
 
 def lost_worker_name(one: LostWorker) -> str:

@@ -103,7 +103,7 @@ class Peers:
 
 
 Cell: TypeAlias = str | Label
-Drawing: TypeAlias = Share | Stack | ChangeBar | Strip | Peers
+Drawing: TypeAlias = "Share | Stack | ChangeBar | Strip | Peers | Levels"
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,6 +162,33 @@ class Through:
 
     timeline: Timeline
     slices: tuple[Slice, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Levels:
+    """Amounts through a run, stacked, beside lines at amounts that matter."""
+
+    bin_ns: int
+    elapsed_ns: int
+    #: From the bottom up: colour and hint, and the amount in each bin.
+    areas: tuple[tuple[Label, tuple[int, ...]], ...]
+    #: Amount and name of each line.
+    lines: tuple[tuple[float, str], ...]
+    #: Amount at the top of the axis, and its text.
+    most: float
+    top: str
+    #: Description for readers that cannot see it.
+    label: str
+    #: True without an axis, for a cell of a table.
+    small: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Spark:
+    """A line of blocks as high as shares in [0, 1], after a text."""
+
+    text: str
+    shares: tuple[float, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -234,7 +261,7 @@ class Code:
     text: str
 
 
-Figure: TypeAlias = ByBucket | Sides | Legend | Through | Flames | Along | Curve | Strips | Code
+Figure: TypeAlias = ByBucket | Sides | Legend | Through | Levels | Spark | Flames | Along | Curve | Strips | Code
 Block: TypeAlias = "str | Aside | Table | Figure | Section"
 
 

@@ -69,6 +69,10 @@ CAUSE_COLOURS: dict[Bucket, dict[str, str]] = {
     },
 }
 
+#: Colours of memory as in Dask's dashboard, where results are blue, the rest of a process is paler, and what is spilled
+#: is grey; and of results by prefix, from the search for buckets.
+MEMORY_COLOURS: dict[str, str] = {"managed": "#3b5bff", "unmanaged": "#b9c5ff", "spilled": "#808080"}
+PREFIX_COLOURS = ("#0a3cf0", "#1d86ee", "#0d5173", "#791ba5", "#549857", "#ce47aa")
 #: Colour of the rest that is no bucket of its own.
 OTHER_COLOUR = "#ccaed2"
 #: Colour systems of rich in which all buckets look different.

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from itertools import accumulate, groupby, pairwise
 from typing import IO, TYPE_CHECKING, Literal
 
-from dask_efficiency.show.document import Aside, ByBucket, Cell, Document, Label, Section, Share, Table
+from dask_efficiency.show.document import Aside, ByBucket, Cell, Document, Label, Section, Share, Spark, Table
 from dask_efficiency.show.drawn_buckets import COLOURS, DISTINCT_COLOURS, LETTERS, BucketShare, percent_of
 from dask_efficiency.show.figures import apportion, shorten
 
@@ -20,8 +20,11 @@ if TYPE_CHECKING:
     from rich.table import Table as RichTable
     from rich.text import Text
 
-#: Left blocks by eighths of a cell.
+#: Left blocks by eighths of a cell; lower ones, and what stands for these in ASCII.
 BLOCKS = " ▏▎▍▌▋▊▉█"
+LEVELS, ASCII_LEVELS = " ▁▂▃▄▅▆▇█", " _.:-=+*#"
+#: Blocks of a line at most. By eye.
+MAX_BLOCKS = 60
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +80,14 @@ def coloured_bar(parts: Sequence[BucketShare], width: int) -> list[tuple[str, st
     ]
 
 
+def blocks_of(shares: Sequence[float], width: int = MAX_BLOCKS, characters: str = LEVELS) -> str:
+    """Blocks as high as shares in [0, 1], the highest of neighbours where there is no room for all."""
+    cells = min(width, len(shares), MAX_BLOCKS)
+    ends = [len(shares) * i // cells for i in range(cells + 1)] if cells > 0 else []
+    highest = (max(shares[start:stop]) for start, stop in pairwise(ends))
+    return "".join(characters[min(8, math.ceil(8 * share))] for share in highest)
+
+
 def packed_lines(lengths: Sequence[int], width: int, gap: int = 2) -> list[list[int]]:
     """Lines of items, by position, none longer than ``width`` unless a single item is."""
     lines: list[list[int]] = []
@@ -116,7 +127,7 @@ def plain(document: Document, width: int = 80) -> str:
 def written(sections: Iterable[Section]) -> Iterator[Section]:
     """Sections that a text can show, each before those in it; folded ones are left out."""
     for section in sections:
-        blocks = tuple(block for block in section.blocks if isinstance(block, str | Aside | Table))
+        blocks = tuple(block for block in section.blocks if isinstance(block, str | Aside | Table | Spark))
         if blocks:
             yield replace(section, blocks=blocks)
         yield from written(inner for inner in section.sections if not inner.folded)
@@ -158,6 +169,9 @@ def _section(section: Section, width: int) -> list[str]:
                 lines += wrapped(text, width, indent)
             case Table():
                 lines += [indent + line for line in _ruled(block, width - len(indent))]
+            case Spark(text, shares):
+                blocks = blocks_of(shares, width - len(indent) - 2, ASCII_LEVELS)
+                lines += [*wrapped(text, width, indent), f"{indent}[{blocks}]"]
     return lines
 
 
@@ -289,6 +303,8 @@ def _coloured_section(section: Section, width: int, coloured: bool) -> Iterator[
                 shown = Text(text)
             case Aside(text):
                 shown = Text(text, style="dim")
+            case Spark(text, shares):
+                shown = Text(f"{text}\n{blocks_of(shares, width - indent)}")
             case Table():
                 shown = _rich_table(with_bars(block, "█", width - indent - len(MARK)), width - indent, coloured)
         yield Padding(shown, (0, 0, 0, indent)) if indent else shown

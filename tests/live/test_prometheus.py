@@ -12,6 +12,7 @@ from dask_efficiency.accounts.cluster.account import ACTIVITIES
 from dask_efficiency.accounts.cluster.cluster import RECENT_NS, ClusterLedger
 from dask_efficiency.accounts.cluster.losses import KILLERS_NS, TaskInThread
 from dask_efficiency.accounts.gpu import DeviceTotals, GpuTotals
+from dask_efficiency.accounts.memory import MemoryLevels
 from dask_efficiency.accounts.metered import WAYS
 from dask_efficiency.accounts.sensors import READINGS
 from dask_efficiency.accounts.slow_worker import Cause, SlowWorker
@@ -144,6 +145,24 @@ def test_workers_that_were_lost_with_one_task_are_counted_for_a_while(source):
     assert source.metric("killer_task_workers") == {(): 2.0}
     source.at = SECOND + KILLERS_NS
     assert source.metric("killer_task_workers") == {(): 0.0}
+
+
+def test_memory_is_exported_as_dask_divides_it_and_by_prefix_as_far_as_these_are_exported(source):
+    source.options = resolve({"max_exported_prefixes": 1})
+    source.join("a", "b")
+    source.report("a", 1, elapsed=4 * SECOND, cpu=SECOND, prefix="load")
+    for name, limit, levels in (
+        ("a", 100, MemoryLevels(60, 90, 30, 5, 5, {"load": (20, 5), "other": (10, 0)})),
+        ("b", 200, MemoryLevels(40, 40, 50, 0, 0, {"other": (50, 0)})),
+    ):
+        presence = source.cluster.present[f"tcp://{name}"]
+        presence.memory, presence.loss.memory_limit = levels, limit
+    assert source.metric("memory_bytes") == {("managed",): 80.0, ("unmanaged",): 20.0, ("spilled",): 5.0}
+    assert source.metric("memory_limit_bytes") == {(): 300.0}
+    assert source.metric("prefix_memory_bytes") == {("load",): 20.0, ("(other)",): 60.0}
+    by_worker = source.metric("worker_memory_bytes")
+    assert (by_worker["managed", "a"], by_worker["unmanaged", "b"]) == (30.0, -10.0)
+    assert len(by_worker) == 6
 
 
 def test_causes_are_exported_in_seconds_and_never_fall_when_their_worker_dies(source):
@@ -433,8 +452,8 @@ def test_broken_accounts_break_no_scrape(source, monkeypatch):
     assert source.metric("nthreads") == {(): 2.0}
     assert source.metric("export_failures_total") == {(): 2.0}
     source.cluster = None  # type: ignore[assignment]
-    # The refresh and every one of the nine groups fail.
-    assert source.metric("export_failures_total") == {(): 2.0 + 1 + 9}
+    # The refresh and every one of the ten groups fail.
+    assert source.metric("export_failures_total") == {(): 2.0 + 1 + 10}
 
 
 def test_of_several_sources_the_last_is_exported(source):

@@ -2,6 +2,7 @@ from dataclasses import replace
 
 import pytest
 
+from dask_efficiency.accounts.cluster.memory_timeline import MemoryNow
 from dask_efficiency.accounts.stalls import NO_WORKER, StalledWork
 from dask_efficiency.live.terminal import coloured, plain
 from dask_efficiency.live.top_view import top_view
@@ -32,6 +33,11 @@ def test_a_plain_view_of_a_small_cluster():
     )
 
 
+HELD = {"merge": 600 * 2**20, "read": 200 * 2**20}
+MEMORY = MemoryNow(3 * 2**29, 2**30, 3 * 2**30, 4 * 2**30, HELD, "b", 700 * 2**20, 2**30)
+USE, FULLEST = "Memory 1.5 of 4.0 GiB", "Fullest: worker b, 0.7 of 1.0 GiB"
+
+
 def test_what_stands_still_comes_before_the_bar_with_what_to_do():
     stall = StalledWork(NO_WORKER, 4, "train", seconds=12.0, detail="GPU=1, on no worker")
     lines = plain(top_view(THEN, replace(NOW, stalls=(stall,)), source="x"), width=200).splitlines()
@@ -49,14 +55,16 @@ CAUSES = {"thread-noncpu/gil": SECOND, "idle/parallelism": 2 * SECOND, "idle/gra
         ({"gpus": {"a": {"kernels": 3, "copies": 1, "idle": 6}}}, "1 GPU: kernels 30 %, copies 10 %, idle 60 %."),
         ({"causes": CAUSES}, "Why thread-noncpu: gil 12 %; idle: parallelism 25 %, unknown 12 %."),
         ({"amounts": {"spilled/bytes": 2**20}}, "Data moved: spilled 1.0 MiB."),
+        ({"memory": MEMORY}, f"{USE}: managed 1.0 (merge 0.6, read 0.2), unmanaged 0.5, spilled 3.0. {FULLEST}."),
+        ({"memory": MemoryNow(2**30, 2**31)}, "Memory 1.0 GiB: managed 2.0, unmanaged -1.0."),
         ({"killers": {"hog-1": 3}}, "Task hog-1 was in a thread of 3 workers as they were lost."),
         ({"not_sampled": dict.fromkeys("ab", "no /proc")}, "Threads of 2 workers are not sampled: no /proc."),
     ],
 )
 def test_each_further_figure_has_a_line(known, line):
     view = top_view(THEN, replace(NOW, **known), source="x")
-    assert f"\n{line}\n" in plain(view, width=100)
-    assert f"\n{line}\n" in str(coloured(view, width=100, height=24))
+    assert f"\n{line}\n" in plain(view, width=130)
+    assert f"\n{line}\n" in str(coloured(view, width=130, height=24))
 
 
 @pytest.mark.parametrize("width", [10, 30, 40, 55, 80, 140, 300])

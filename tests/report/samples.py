@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from dask_efficiency import EfficiencyReport
 from dask_efficiency.accounts.buckets import CAUSE_NAMES, CAUSES, Breakdown, Bucket, causes_of, fit_known_causes
 from dask_efficiency.accounts.cluster.account import ACTIVITIES
+from dask_efficiency.accounts.cluster.memory_timeline import MemoryLine, MemoryTimeline
 from dask_efficiency.accounts.cluster.timeline import Timeline
 from dask_efficiency.accounts.facts import AMOUNTS, DETAILS, OUTSIDE, Facts, FactsBuilder, add_extras, parents
 from dask_efficiency.accounts.gpu import DeviceTotals, GpuTotals, KernelTotals
@@ -287,6 +288,17 @@ def timelines(draw: st.DrawFn) -> Timeline:
     return replace(empty, elapsed_ns=(bins - 1) * empty.bin_ns + rest if bins else 0, activity=rows)
 
 
+@st.composite
+def memory_timelines(draw: st.DrawFn) -> MemoryTimeline:
+    """Any memory over time, whose parts need not add up."""
+    bins, width = draw(st.integers(0, 8)), draw(st.integers(1, 10**12))
+    row = st.lists(st.integers(0, 10**15), min_size=bins, max_size=bins).map(tuple)
+    lines = st.builds(MemoryLine, st.integers(0, 10**15), row, row, row, st.dictionaries(_names, row, max_size=3))
+    elapsed = max(0, bins - 1) * width + draw(st.integers(1, width)) if bins else 0
+    workers = draw(st.dictionaries(_names, lines, max_size=3))
+    return MemoryTimeline(width, elapsed, draw(lines), workers, draw(st.integers(0, 10**4)))
+
+
 def anything(hint: Any) -> st.SearchStrategy[Any]:
     """Any value of the type of a field, by the fields of its own if it has some."""
     parts, origin = get_args(hint), get_origin(hint)
@@ -312,6 +324,7 @@ _ANY: dict[Any, st.SearchStrategy[Any]] = {
     bool: st.booleans(),
     Breakdown: breakdowns,
     Timeline: timelines(),
+    MemoryTimeline: memory_timelines(),
     GpuTotals: any_gpu_totals(),
     Cause: st.sampled_from(Cause),
     Stack: st.lists(st.builds(Frame, _names, _names, st.integers(0, 10**6)), max_size=2).map(tuple),
@@ -379,7 +392,9 @@ def everything() -> EfficiencyReport:
     cause = {next(name for name in CAUSE_NAMES if name.startswith("thread-noncpu")): 3 * SECOND}
     row = seconds(**{bucket.replace("-", "_"): 2.5 for bucket in Bucket})
     times = Timeline(SECOND, 2 * SECOND, {ACTIVITIES[0]: (1, 2)})
+    line = MemoryLine(3, (1, 2), (1, 2), (0, 1), {"w0": (1, 2)})
     fixed: dict[Any, Any] = {
+        MemoryTimeline: MemoryTimeline(SECOND, 2 * SECOND, line, {"w0": line}, 3),
         Breakdown: row, Timeline: times, GpuTotals: gpu_totals(), Cause: Cause.SLEEP, Stack: (Frame("f", "a.py", 3),),
         int: 3, float: 0.5, bool: True, ClientRow: ClientRow("compute", (Frame("f", "a.py", 3),), 3, 2, 1),
     }  # fmt: skip

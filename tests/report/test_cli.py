@@ -6,9 +6,11 @@ from click.testing import CliRunner, Result
 
 from benchmarks.simulated_traces import wide
 from dask_efficiency import compare
+from dask_efficiency.accounts.metered import BYTES, MEMORY, PROCESS
 from dask_efficiency.accounts.slow_worker import SlowWorker
 from dask_efficiency.cli import main
 from dask_efficiency.report.runner import ScriptRun
+from dask_efficiency.report.values import MeteredRow
 from tests.report.samples import report_of, seconds
 from tests.runs.stragglers.tables_of_tasks import slowed, tasks
 
@@ -95,6 +97,29 @@ def test_a_run_in_which_nothing_ran_does_not_pass_the_limit(sides: tuple[str, st
     result = run("compare", *sides, "--max-loss", "5%")
     assert (result.exit_code, result.stderr) == (2, "Error: nothing.json: nothing ran, so --max-loss cannot tell\n")
     assert run("compare", *sides).exit_code == 0
+
+
+def peak(worker: str, nbytes: float) -> MeteredRow:
+    return MeteredRow(worker, MEMORY, "", "", PROCESS, BYTES, nbytes)
+
+
+def test_a_higher_peak_of_memory_ends_with_1_and_an_unknown_one_with_2() -> None:
+    for name, nbytes in (("low", 2**30), ("high", 3 * 2**29)):
+        report_of(seconds(thread_cpu=1), metered=(peak("w0", nbytes), peak("w1", 5.0))).save(f"{name}.json")
+    assert run("compare", "low.json", "high.json", "--max-peak", "50%").exit_code == 0
+    assert run("compare", "high.json", "low.json", "--max-peak", "0%", "--max-loss", "0%").exit_code == 0
+    result = run("compare", "low.json", "high.json", "--max-peak", "10%")
+    assert result.exit_code == 1
+    assert result.stderr == (
+        "Error: the peak of a worker's memory rose by 50 %, from 1.0 GiB to 1.5 GiB; --max-peak allows 10 %\n"
+    )
+    assert "peak memory of a worker  1.0 GiB  1.5 GiB  +512 MiB" in result.stdout
+    result = run("compare", "a1.json", "high.json", "--max-peak", "10%")
+    assert result.exit_code == 2
+    assert "is not known of both sides, so --max-peak cannot tell" in result.stderr
+    sides = ("--before", "low.json", "--before", "high.json", "--after", "high.json", "--after", "high.json")
+    result = run("compare", *sides, "--max-peak", "10%")
+    assert (result.exit_code, result.stderr.count("\n")) == (0, 1)
 
 
 @pytest.mark.parametrize(

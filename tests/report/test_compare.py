@@ -7,7 +7,10 @@ from hypothesis import given
 
 from dask_efficiency import EfficiencyReport, compare
 from dask_efficiency.accounts.buckets import Breakdown, Bucket
+from dask_efficiency.accounts.cluster.memory_timeline import MemoryLine, MemoryTimeline
+from dask_efficiency.accounts.metered import BYTE_SECONDS, BYTES, IN_MEMORY, MEMORY, ON_DISK, PROCESS
 from dask_efficiency.report.difference import Difference
+from dask_efficiency.report.values import MeteredRow
 from tests.report.comparison_samples import sides
 from tests.report.samples import by_hand, report_of, seconds
 
@@ -120,3 +123,38 @@ def test_the_parts_of_a_comparison_are_computed_once() -> None:
     found = compare(by_hand(), by_hand())
     for name in ("tasks", "moved", "causes", "by_prefix"):
         assert getattr(found, name) is getattr(found, name)
+
+
+GIB = float(2**30)
+
+
+def of_memory(peaks: dict[str, float], cluster: int = 0, held: float = 0.0, spilled: float = 0.0) -> EfficiencyReport:
+    """Workers' peaks, and that of all, in GiB; results in memory and on disk in GiB x s."""
+    rows = [MeteredRow(name, MEMORY, "", "", PROCESS, BYTES, peak * GIB) for name, peak in peaks.items()]
+    of_results = ((IN_MEMORY, held), (ON_DISK, spilled))
+    rows += [MeteredRow("a", MEMORY, "", "load", label, BYTE_SECONDS, n * GIB) for label, n in of_results]
+    line = MemoryLine(0, (round(cluster * GIB),), (0,), (0,))
+    timeline = MemoryTimeline(10**9, 10**9, line) if cluster else None
+    return by_hand(metered=tuple(rows) if peaks else (), memory_timeline=timeline)
+
+
+def test_peaks_are_of_the_worker_with_most_and_byte_seconds_of_all_results() -> None:
+    found = compare(of_memory({"a": 2, "b": 3}, 4, held=10, spilled=1), of_memory({"a": 4, "b": 1}, 5, held=5))
+    assert found.peaks == {"worker": Difference((3 * GIB,), (4 * GIB,)), "cluster": Difference((4 * GIB,), (5 * GIB,))}
+    assert found.byte_seconds == {
+        "memory": Difference((10 * GIB,), (5 * GIB,)),
+        "disk": Difference((1 * GIB,), (0.0,)),
+    }
+    data = found.to_dict()
+    assert data["peak_bytes"]["worker"]["change"] == GIB
+    assert data["byte_seconds"]["memory"]["after"] == 5 * GIB
+
+
+def test_the_allowed_rise_of_the_peak_is_exact_and_one_that_is_not_known_is_not_higher() -> None:
+    found = compare(of_memory({"a": 2}), of_memory({"a": 2.2}))
+    assert found.peaks_higher(Fraction(9, 100))
+    assert not found.peaks_higher(Fraction(11, 100))
+    unknown = compare(of_memory({}), of_memory({"a": 2}))
+    assert math.isnan(unknown.peaks["worker"].before)
+    assert math.isnan(unknown.byte_seconds["memory"].before)
+    assert not unknown.peaks_higher(0)

@@ -4,6 +4,7 @@ from dataclasses import replace
 import pytest
 
 from dask_efficiency.accounts.cluster.losses import MemorySample, TaskInThread
+from dask_efficiency.accounts.skew import Skew
 from dask_efficiency.report.turnover import (
     Arrival,
     LostWorker,
@@ -41,7 +42,7 @@ RETIRED = LostWorker("w5", "retired", True, 0, {}, SECOND, 1)
 
 def test_a_lost_worker_is_a_line_with_its_cost_and_reason() -> None:
     many = LostWorker("w8", "killed by SIGTERM", False, 10 * SECOND, dict.fromkeys("abcde", 2 * SECOND))
-    assert lost_worker_line(KILLED) == (
+    assert lost_worker_line(KILLED, {}) == (
         f"worker w3 was lost (killed by SIGKILL): {UNMEASURED}; 12.0 thread-seconds of running tasks (train, load), "
         "3.0 thread-seconds of threads since its last heartbeat, 30.0 thread-seconds recomputed (14 results)"
     )
@@ -54,15 +55,16 @@ def test_a_lost_worker_is_a_line_with_its_cost_and_reason() -> None:
         ),
         (many, f"{W8}: {UNMEASURED}; 10.0 thread-seconds of running tasks (a, b, c and 2 more)"),
     ):
-        assert lost_worker_line(one) == line
+        assert lost_worker_line(one, {}) == line
 
 
 def test_the_most_costly_come_first_and_names_and_reasons_are_harmless() -> None:
     assert most_costly_first([RETIRED, KILLED]) == [KILLED, RETIRED]
-    assert "\x1b" not in lost_worker_line(LostWorker("\x1b[31m", "\x1b[31m", False, SECOND, {"\x1b[31m": SECOND}))
+    assert "\x1b" not in lost_worker_line(LostWorker("\x1b[31m", "\x1b[31m", False, SECOND, {"\x1b[31m": SECOND}), {})
 
 
 GIB = 2**30
+NO_SKEW = Skew(5, 1.0, 1.0, 1.0, "")
 
 
 def samples(*sizes: float, every: float = 0.5, before: float = 0.0) -> tuple[MemorySample, ...]:
@@ -95,13 +97,17 @@ def test_tasks_in_the_threads_of_a_lost_worker_are_named_by_prefix():
     ran = (TaskInThread("merge-1", "merge", 1.0), TaskInThread("merge-2", "merge", 0.5), TaskInThread("x", "x", None))
     one = replace(KILLED, last_memory=samples(1.2, 3.9), memory_limit=4 * GIB, in_threads=ran)
     grew = "worker w3 was lost (killed by SIGKILL): 1.2 -> 3.9 of 4.0 GiB in 500 ms"
-    assert how_lost(one) == f"{grew} while 2 tasks of merge ran and 1 task of x ran or was about to"
-    assert how_lost(replace(one, in_threads=ran[2:])) == f"{grew} while 1 task of x ran or was about to"
+    assert how_lost(one, {}) == f"{grew} while 2 tasks of merge ran and 1 task of x ran or was about to"
+    assert how_lost(replace(one, in_threads=ran[2:]), {}) == f"{grew} while 1 task of x ran or was about to"
+    usual = {"merge": replace(NO_SKEW, working_count=5, median_working=0.4 * GIB), "x": NO_SKEW}
+    assert how_lost(replace(one, in_threads=ran[:2]), usual) == (
+        f"{grew} while 2 tasks of merge ran, which usually take 410 MiB each"
+    )
     many = tuple(TaskInThread(name, name, 1.0) for name in "abcde")
-    assert how_lost(replace(one, in_threads=many)).endswith(
+    assert how_lost(replace(one, in_threads=many), {}).endswith(
         "while 1 task of a, 1 task of b, 1 task of c and 2 more ran"
     )
-    assert how_lost(replace(one, in_order=True)) == "worker w3 left (killed by SIGKILL)"
+    assert how_lost(replace(one, in_order=True), {}) == "worker w3 left (killed by SIGKILL)"
 
 
 def test_a_key_in_a_thread_of_several_lost_workers_is_named():

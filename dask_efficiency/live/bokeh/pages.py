@@ -87,6 +87,7 @@ def whole(tab: Tab) -> Page:
     # Titles are separate texts because a figure's title does not wrap.
     titled: list[PagePart] = [
         Text(texts.data_moved, sizing_mode="stretch_width", styles=_TABLE_STYLE, name="moved"),
+        Text(texts.memory, sizing_mode="stretch_width", styles=_TABLE_STYLE, name="memory"),
         Text(texts.straggler_table, sizing_mode="stretch_width", styles=_TABLE_STYLE, name="stragglers"),
         Text(texts.few_gpus_title, every_ns=SLOW_NS, sizing_mode="stretch_width", styles=_TITLE_STYLE),
         gpu_bars(columns.few_gpus, **BESIDE_OTHERS),

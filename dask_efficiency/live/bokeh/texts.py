@@ -21,7 +21,13 @@ from dask_efficiency.live.bokeh.columns import (
     too_many_workers,
     with_work,
 )
-from dask_efficiency.live.last_seconds import SENTENCES, moved_text, not_sampled_text, running_findings
+from dask_efficiency.live.last_seconds import (
+    SENTENCES,
+    memory_text,
+    moved_text,
+    not_sampled_text,
+    running_findings,
+)
 from dask_efficiency.live.tab_view import TabView
 from dask_efficiency.report.findings import in_a_line
 from dask_efficiency.report.gpu import MEANINGS as GPU_MEANINGS
@@ -65,6 +71,12 @@ def data_moved(view: TabView) -> str:
     """Data that moved by way, in the last minutes and in all; may be empty."""
     text = moved_text(view.last)
     return _since(view.seconds_by_part, _broken_at_commas(text)) if text else ""
+
+
+def memory(view: TabView) -> str:
+    """Memory of the workers now; may be empty."""
+    text = memory_text(view.last.now.memory)
+    return f'<span style="color:#59636e">Now</span>&ensp;{_broken_at_commas(escape(text))}' if text else ""
 
 
 def timeline_title(view: TabView) -> str:

@@ -7,7 +7,7 @@ import math
 import threading
 import time
 from collections import deque
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pickle import dumps
@@ -19,6 +19,7 @@ from distributed.scheduler import WorkerState
 from dask_efficiency.accounts.checks import RefusedPayload, listed, text
 from dask_efficiency.accounts.cluster.cluster import SILENT_NS, ClusterLedger
 from dask_efficiency.accounts.cluster.losses import SIGKILLED, Loss
+from dask_efficiency.accounts.cluster.memory_timeline import ClusterMemory, MemoryRecorder, MemoryTimeline
 from dask_efficiency.accounts.cluster.presence import Presence
 from dask_efficiency.accounts.cluster.timeline import ActivityFeed, Timeline, TimelineRecorder
 from dask_efficiency.accounts.intake import fitting
@@ -100,15 +101,15 @@ def _age(ws: WorkerState) -> int:
 
 
 class Timelines:
-    """Activity of the slots, since the accounts began at ``at`` and in each open window, until a failure."""
+    """Activity of the slots, and memory, since the accounts began at ``at`` and in open windows, until a failure."""
 
     def __init__(self, windows: Mapping[str, OpenWindow], *, at: int) -> None:
         self._windows = windows
         self._feed = ActivityFeed()
-        self._life = TimelineRecorder(at=at)
+        self._life, self._memory = TimelineRecorder(at=at), MemoryRecorder(at=at)
         self._failure: list[str] = []
 
-    def follow(self, present: Iterable[Presence], *, at: int) -> None:
+    def follow(self, present: Collection[Presence], *, at: int) -> None:
         """Add what the workers did since the last call, until now."""
         if self._failure:
             return
@@ -116,12 +117,21 @@ class Timelines:
             stretches = self._feed.read(present, at=at)
             for recorder in (self._life, *(opened.timeline for opened in self._windows.values())):
                 recorder.add(stretches)
+            reading = ClusterMemory.of(present)
+            for memory in (self._memory, *(opened.memory for opened in self._windows.values())):
+                memory.follow(reading, at=at)
 
     def timeline(self, recorder: TimelineRecorder | None = None, *, at: int) -> Timeline:
         """Timeline of a recorder, or since the accounts began; raises RuntimeError if following the workers failed."""
         if self._failure:
             raise RuntimeError(self._failure[0])
         return (recorder or self._life).timeline(at=at, uncovered=self._feed.uncovered(at=at))
+
+    def memory(self, recorder: MemoryRecorder | None = None, *, at: int, start: int | None = None) -> MemoryTimeline:
+        """Memory over time by a recorder, or since the accounts began or ``start``; raises RuntimeError likewise."""
+        if self._failure:
+            raise RuntimeError(self._failure[0])
+        return (recorder or self._memory).timeline(at=at, start=start)
 
 
 class ClusterAccounts:

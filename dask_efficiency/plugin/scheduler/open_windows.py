@@ -13,6 +13,7 @@ from functools import partial
 from typing import Any
 
 from dask_efficiency.accounts.checks import short
+from dask_efficiency.accounts.cluster.memory_timeline import MemoryRecorder
 from dask_efficiency.accounts.cluster.timeline import TimelineRecorder
 from dask_efficiency.accounts.cluster.windows import ClusterWindow
 from dask_efficiency.accounts.slow_worker import SlowWorker
@@ -122,9 +123,17 @@ class OpenWindows:
         wanted = set() if state is None else {ts.group.span_id for ts in state.wants_what}
         foreign = {path[-1] for path in work.spans.outstanding()} - wanted
         idle, loop = accounts.cluster.idle, accounts.loop.totals_if_known()
-        timeline = TimelineRecorder(at=at)
         return OpenWindow(
-            *(window, timeline, client, spans, foreign, only, work.window_opens()),
+            *(
+                window,
+                TimelineRecorder(at=at),
+                MemoryRecorder(at=at),
+                client,
+                spans,
+                foreign,
+                only,
+                work.window_opens(),
+            ),
             *(dict(idle.parallelism), dict(idle.alone), loop),
         )
 

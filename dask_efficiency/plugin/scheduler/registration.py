@@ -15,6 +15,7 @@ from distributed.scheduler import TaskGroup
 
 from dask_efficiency.accounts.cluster.failures import FailedAs
 from dask_efficiency.accounts.cluster.idle import Alone
+from dask_efficiency.accounts.cluster.memory_timeline import MemoryRecorder
 from dask_efficiency.accounts.cluster.scheduler_loop import LoopTotals
 from dask_efficiency.accounts.cluster.timeline import TimelineRecorder
 from dask_efficiency.accounts.cluster.windows import ActiveIntervals, ClusterWindow
@@ -56,6 +57,7 @@ class OpenWindow:
 
     window: ClusterWindow
     timeline: TimelineRecorder
+    memory: MemoryRecorder
     client: str
     spans: set[str]
     #: Ids of the spans that others sent tasks to first.

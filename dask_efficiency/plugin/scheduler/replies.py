@@ -19,6 +19,7 @@ from dask_efficiency.accounts.cluster.failures import FailedAs
 from dask_efficiency.accounts.cluster.history import HistoryPoint, gpus_between, others_between, window_between
 from dask_efficiency.accounts.cluster.idle import Alone
 from dask_efficiency.accounts.cluster.losses import costs, in_window, recent_killers
+from dask_efficiency.accounts.cluster.memory_timeline import ClusterMemory
 from dask_efficiency.accounts.cluster.presence import own_gpus
 from dask_efficiency.accounts.cluster.span_shares import NOBODY
 from dask_efficiency.accounts.cluster.timeline import Timeline, timeline_between
@@ -53,8 +54,8 @@ IN_RETROSPECT = (
     "made in retrospect, of heartbeats: tasks that ran before the window began count pro rata; lines, spans, names of "
     "kernels and how tasks of a prefix differ are known only while a report is open"
 )
-#: Name in notes.
-LOOP = "account of the scheduler's event loop"
+#: Names in notes.
+LOOP, MEMORY = "account of the scheduler's event loop", "memory over time"
 
 
 class Reply(NamedTuple):
@@ -199,6 +200,7 @@ def _parts_of_window(accounts: ClusterAccounts, opened: OpenWindow, closed: Clos
         *_parts_of_any(accounts, window.opened, at),
         Decoration("paths", "list of spans", lambda: _paths(accounts, opened, closed)),
         Decoration("timeline", "timeline", lambda: _binned(accounts.timelines.timeline(opened.timeline, at=at))),
+        Decoration("memory_timeline", MEMORY, lambda: asdict(accounts.timelines.memory(opened.memory, at=at))),
         Decoration("alone", "list of tasks that ran alone", lambda: _alone(idle.alone, opened.alone)),
         Decoration("scheduler_loop", LOOP, lambda: asdict(accounts.loop.between(opened.loop, opened.loop_at_stop))),
         Decoration("cores", "count of cores", lambda: window.cores(accounts.cluster.work, at=at)),
@@ -234,6 +236,7 @@ def of_life(accounts: ClusterAccounts) -> Reply:
         at,
         Decoration("scheduler_loop", LOOP, lambda: asdict(accounts.loop.between())),
         Decoration("timeline", "timeline", lambda: _binned(accounts.timelines.timeline(at=at))),
+        Decoration("memory_timeline", MEMORY, lambda: asdict(accounts.timelines.memory(at=at))),
     )
     known = {
         **fields,
@@ -311,6 +314,7 @@ def _parts_of_history(accounts: ClusterAccounts, then: HistoryPoint, at: int) ->
     return [
         Decoration("scheduler_loop", LOOP, scheduler_loop),
         Decoration("others_share", "share of other processes", others_share),
+        Decoration("memory_timeline", MEMORY, lambda: asdict(accounts.timelines.memory(at=at, start=then.at))),
     ]
 
 
@@ -348,6 +352,7 @@ def of_live(accounts: ClusterAccounts) -> dict[str, Any]:
         "gpus": own_gpus(shown.values()),
         "amounts": cluster.extra("amounts"),
         "killers": dict(islice(recent_killers(cluster.losses, at=at).items(), MAX_KILLERS)),
+        "memory": asdict(ClusterMemory.of(cluster.present.values()).now),
     }
 
 

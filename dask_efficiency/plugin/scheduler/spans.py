@@ -18,7 +18,7 @@ from dask_efficiency.show.figures import format_number
 
 _LINE = re.compile(r".{1,200}:\d{1,9}")
 #: Fields that are known only for all clients of a window together.
-_OF_ALL_CLIENTS = frozenset({"timeline", "tasks", "waited_for", "repeats", "kept"})
+_OF_ALL_CLIENTS = frozenset({"timeline", "memory_timeline", "tasks", "waited_for", "repeats", "kept"})
 
 
 def is_own(scheduler: Scheduler, own: Collection[str], span_id: str) -> bool:
@@ -97,5 +97,5 @@ def only_own_note(own: Facts, whole: Facts) -> str:
         f"of this client's work only: {format_number(own.whole.total)} of the cluster's "
         f"{format_number(whole.whole.total)} thread-seconds, "
         "with its share of the time of free threads; what is known of all clients together is left out: numbers of "
-        "tasks, bytes, the timeline, GPUs, and what was sampled of prefixes that others ran, too"
+        "tasks, bytes, timelines, GPUs, and what was sampled of prefixes that others ran, too"
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from dask_efficiency.accounts.buckets import Bucket
@@ -226,6 +227,15 @@ def run(comparison: Comparison) -> Section:
             _row(f"data {name_of(way)}", nbytes, format_bytes, _change_in_bytes)
             for way, nbytes in comparison.moved.items()
         ),
+        *(
+            _row(f"peak memory of {whose}", peak, format_bytes, _change_in_bytes)
+            for whose, peak in zip(("a worker", "all workers"), comparison.peaks.values(), strict=True)
+        ),
+        *(
+            _row(f"results, {how}", amount, _byte_seconds, partial(_rise, amount))
+            for how, amount in zip(("in memory", "on disk"), comparison.byte_seconds.values(), strict=True)
+            if amount.before or amount.after
+        ),
     ]
     return section("The run", _figures(comparison, "", [row for row in rows if any(row[1:3])]))
 
@@ -237,7 +247,7 @@ def _figures(comparison: Comparison, head: str, rows: Sequence[tuple[str, ...]])
 
 
 def _time_row(name: str, time: Difference[float], scale: Scale) -> tuple[str, ...]:
-    return _row(name, time, lambda seconds: f"{scale.figure(seconds)} {scale.unit}", lambda _: format_rise(time.rise))
+    return _row(name, time, lambda seconds: f"{scale.figure(seconds)} {scale.unit}", partial(_rise, time))
 
 
 def _row(name: str, number: Difference[Any], text: Callable[..., str], change: Callable[..., str]) -> tuple[str, ...]:
@@ -254,6 +264,14 @@ def _row(name: str, number: Difference[Any], text: Callable[..., str], change: C
 
 def _change_in_bytes(change: float) -> str:
     return f"{'-' if change < 0 else '+'}{format_bytes(abs(change))}"
+
+
+def _rise(number: Difference[Any], _: float) -> str:
+    return format_rise(number.rise)
+
+
+def _byte_seconds(amount: float) -> str:
+    return f"{format_bytes(amount)} x s"
 
 
 def _change_in_points(change: float) -> str:

@@ -311,7 +311,7 @@ def lost_workers(report: EfficiencyReport, extent: Extent = SCREEN) -> Section:
     """Lost workers, why they went and what each cost, the most costly first."""
     ranked = most_costly_first(report.lost_workers)
     more = len(ranked) - (room := MAX_ROWS if extent.drawn else TOP_GROUPS)
-    lines = [*killer_texts(ranked), *map(lost_worker_line, ranked[:room])]
+    lines = [*killer_texts(ranked), *(lost_worker_line(one, report.skew) for one in ranked[:room])]
     return section("Lost workers", *lines, f"{more} more" if more > 0 else "")
 
 

@@ -23,6 +23,7 @@ from dask_efficiency.report.sections.culprits import culprits, flame_graph, hold
 from dask_efficiency.report.sections.endings import failed_tasks, outstanding_tasks
 from dask_efficiency.report.sections.gpu import GOOD_FACTOR, gpu_notes, gpus
 from dask_efficiency.report.sections.groups import lost_workers, operators, prefixes, repeats, spans, workers
+from dask_efficiency.report.sections.memory_through import memory_through
 from dask_efficiency.report.sections.metered import labels, memory, moved, shuffles
 from dask_efficiency.report.sections.stragglers import long_tail, skew, stragglers
 from dask_efficiency.report.turnover import lost_worker_name, most_costly_first
@@ -81,7 +82,7 @@ MORE = (
 )
 
 #: Sections of a page that are unfolded from the start, besides caveats.
-UNFOLDED = ("More findings", "Lost time", "Through the run")
+UNFOLDED = ("More findings", "Lost time", "Through the run", "Memory through the run")
 #: Characters of a setting's value. By eye.
 VALUE_LENGTH = 100
 
@@ -409,6 +410,7 @@ SECTIONS: tuple[Callable[[EfficiencyReport, Extent], Section], ...] = (
         holds,
         factors,
         through_the_run,
+        memory_through,
         critical_path,
     ),
     *(operators, stragglers, long_tail, skew, shuffles, moved, memory, labels, gpus, workers, lost_workers),

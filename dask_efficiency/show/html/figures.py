@@ -15,6 +15,7 @@ from dask_efficiency.show.document import (
     Curve,
     Flames,
     Label,
+    Levels,
     Peers,
     Slice,
     Strip,
@@ -85,6 +86,42 @@ def _stepped_outline(right: Sequence[int], tops: Sequence[int]) -> str:
             path.append(f"h{upto - x}")
             x = upto
     return "".join((*path, f"V{TIMELINE_HEIGHT}Z"))
+
+
+#: Pixels of a figure of levels, on its own and in a cell.
+_LEVELS, _SMALL_LEVELS = 220, 44
+#: Pixels between two lines in which there is room for both names. By eye.
+_ROOM = 11
+
+
+def levels(block: Levels) -> Shape:
+    """Stacked areas, lines, and labels of the axis of time; ``most`` is above 0."""
+    bins = -(-block.elapsed_ns // block.bin_ns)
+    right = [round(TIMELINE_WIDTH * min(1.0, (i + 1) * block.bin_ns / block.elapsed_ns)) for i in range(bins)]
+    stacked, outlines = [0] * bins, []
+    for label, amounts in block.areas:
+        stacked = [below + max(0, amount) for below, amount in zip(stacked, amounts, strict=True)]
+        tops = [TIMELINE_HEIGHT - round(TIMELINE_HEIGHT * min(1.0, amount / block.most)) for amount in stacked]
+        outlines.append({"colour": label.colour, "hint": hint_of_area(label), "path": _stepped_outline(right, tops)})
+    height, lines, last = _SMALL_LEVELS if block.small else _LEVELS, [], -math.inf
+    for amount, name in sorted(block.lines, reverse=True):
+        y = height * (1 - amount / block.most)
+        named = y - last >= _ROOM and not block.small
+        lines.append({"y": f"{y:.1f}", "name": name if named else ""})
+        last = y if named else last
+    return {
+        "areas": outlines[::-1],
+        "lines": lines,
+        "ticks": [] if block.small else [*_axis(block.elapsed_ns / 1e9)],
+        "width": TIMELINE_WIDTH,
+        "height": TIMELINE_HEIGHT,
+        "area": height,
+    }
+
+
+def hint_of_area(label: Label) -> str:
+    """Hint of an area: name and meaning."""
+    return f"{label.text}: {label.hint}" if label.hint else label.text
 
 
 def _axis(seconds: float) -> Iterator[Shape]:

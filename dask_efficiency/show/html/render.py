@@ -30,7 +30,7 @@ from dask_efficiency.show.document import (
     slices_of,
 )
 from dask_efficiency.show.html import figures
-from dask_efficiency.show.terminal import plain
+from dask_efficiency.show.terminal import blocks_of, plain
 
 #: Scripts of figures that respond to the pointer.
 SCRIPTS = {Through: "timeline.js", Flames: "flames.js", Strips: "strips.js"}
@@ -96,7 +96,7 @@ def _environment() -> Environment:
         undefined=StrictUndefined,
     )
     environment.policies["json.dumps_kwargs"] = {"allow_nan": False, "separators": (",", ":")}
-    environment.globals |= {"numbers": figures, "slices_of": slices_of, "legend_of": legend_of}
+    environment.globals |= {"numbers": figures, "slices_of": slices_of, "legend_of": legend_of, "blocks_of": blocks_of}
     environment.filters.update(kind=lambda value: type(value).__name__.lower(), typeset=_typeset, hints=_hints)
     environment.filters["coded"] = _coded
     environment.tests["narrow"] = lambda block: isinstance(block, Section) and block.narrow
