@@ -12,8 +12,7 @@ its rules. This page describes the log itself.
 
     Dask's hook, in the middle of a stimulus --+                 +--> Slots --> Ledger
     pauses, found in Dask's log of stimuli ----+--> log --> batch
-    the event loop spills or reads back -------+                 +--> WorkerResults
-                                                                 +--> WorkerRecorder --> trace
+    the event loop spills or reads back -------+                 +--> WorkerRecorder --> trace
 
 **An entry** is a named tuple of an instant (monotonic nanoseconds) and what can be known at that instant only:
 
@@ -31,21 +30,27 @@ Spilled     the event loop was at the disk from ``at``  how many tasks were read
             to ``stop``                                 and waited for the loop
 Noted       a task without a slot changes its state,    where it comes from, whether it is on its way, its size
             while a trace is recorded
-Stored      a result is there, of a task or of          its prefix, span and size
-            another worker
-Swapped     a result was written to disk, or read back  which of the two
-Released    a result is there no more                   nothing
-Peaked      the process has more memory than before     nothing
 ==========  ==========================================  ===========================================================
 
 **States of the log.** There are two: it is written, or it is read. Both happen on the event loop, so no lock is needed.
 ``WorkerHooks._read`` takes all entries, sorts them by their instants, empties the list, and gives one batch to the
-slots, to the results that are held and, while one records, to the recorder. It does so
+slots and, while one records, to the recorder. It does so
 
 - before each report of the accounts (a heartbeat, a window's edge, the final snapshot), between two stimuli;
 - within a stimulus, once there are 200 entries (``hooks.MAX_ENTRIES``). The last task that ended then stays with the
   slots, because the same stimulus may still add that its result could not be stored;
 - at each new stimulus, where only Dask's digests tell which task spilled.
+
+**Results** have a list of their own, which is read whenever the other is: nobody but
+:class:`~dask_efficiency.accounts.worker.results.WorkerResults` asks for these entries, and each task has two of them.
+
+==========  ==========================================  ===========================================================
+Stored      a result is there, of a task or of          its prefix, span and size
+            another worker
+Swapped     a result was written to disk, or read back  which of the two
+Released    a result is there no more
+Peaked      the process has more memory than before
+==========  ==========================================  ===========================================================
 
 **Invariants**, each with the test that holds it:
 

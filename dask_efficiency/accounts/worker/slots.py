@@ -73,18 +73,7 @@ from typing import Any, NamedTuple
 
 from dask_efficiency.accounts.worker.balance import Outcome
 from dask_efficiency.accounts.worker.ledger import Ledger
-from dask_efficiency.accounts.worker.log import (
-    BY_SHUFFLE,
-    Entry,
-    Moved,
-    Observed,
-    Released,
-    Spilled,
-    Stored,
-    Taken,
-    TaskSet,
-    Turned,
-)
+from dask_efficiency.accounts.worker.log import BY_SHUFFLE, Entry, Moved, Observed, Spilled, Taken, TaskSet, Turned
 from dask_efficiency.accounts.worker.reservations import SlotReservation
 
 #: States of a task whose thread is, or was, at work; an unwanted transfer is ``cancelled``, too.
@@ -168,9 +157,6 @@ class Slots:
         """Follow what happened, in order."""
         ledger = self._ledger
         for entry in entries:
-            kind = type(entry)
-            if kind is Stored or kind is Released:  # as half of them are
-                continue
             if type(entry) is Taken:
                 at, key, prefix, span, recomputed, since, _ = entry
                 if since is not None:

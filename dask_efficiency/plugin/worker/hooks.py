@@ -153,13 +153,14 @@ class WorkerHooks:
         spills: SpillWatch,
         threads: TaskThreads,
         log: list[Entry],
+        held: list[Entry],
         *,
-        results: Callable[[Iterable[Entry]], object],
+        read_held: Callable[[], object],
         failed: Callable[[Exception], object],
         at: int,
     ) -> None:
         self.cost = HookCost()
-        self._read_results = results
+        self._held, self._read_held = held, read_held
         self.slots, self._worker = slots, worker
         self._state, self._tasks, self._executing = worker.state, worker.state.tasks, worker.state.executing
         self._pending, self._spills, self._threads = pending, spills, threads
@@ -242,13 +243,13 @@ class WorkerHooks:
 
     def _hold(self, key: Any, finish: str) -> None:
         """Log that a result of another worker or of a client is there, or that any is there no more."""
-        at = monotonic_ns()
-        if len(self._log) >= self._room:
-            self._make_room()
+        held = self._held
+        if len(held) >= MAX_ENTRIES:
+            self._read_held()
         if finish != "memory":
-            self._log.append(_new(Released, (at, key)))
+            held.append(_new(Released, (monotonic_ns(), key)))
         elif (ts := self._tasks.get(key)) is not None:
-            self._log.append(stored(ts, at))
+            held.append(stored(ts, monotonic_ns()))
 
     def _make_room(self) -> None:
         """Read the log if it is long, or at a new stimulus if only digests tell which task spilled."""
@@ -341,7 +342,7 @@ class WorkerHooks:
                 if size is not None:
                     made = size if type(size) is int and size < MAX_NANOSECONDS else whole_number(size)
                     if ts.state == "memory":  # else it was cancelled
-                        self._log.append(stored(ts, at, made))
+                        self._held.append(stored(ts, at, made))
                         if worked is not None:
                             self._pending.sizes.worked(prefix_of(ts.prefix), key, worked, made)
             elif finish == "rescheduled" and key in self._threads.stopped_by_shuffle:
@@ -367,7 +368,7 @@ class WorkerHooks:
         entries = in_order(self._log)
         self._log.clear()
         self.slots.read(entries)
-        self._read_results(entries)
+        self._read_held()
         if self._recorder is not None:
             self._recorder.read(entries, whole=whole)
         self._pending.finalize(self.slots.take(all_of_them=all_of_them), at=monotonic_ns())

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from functools import partial
 from time import monotonic_ns
 from typing import Any
@@ -68,12 +67,14 @@ class _Window:
 class MemoryMeter:
     """Measures the memory of one worker, until a failure; called on the event loop, but for what hears of readings."""
 
-    def __init__(self, worker: Worker, threads: TaskThreads, log: list[Entry]) -> None:
+    def __init__(self, worker: Worker, threads: TaskThreads) -> None:
+        #: The log of results, in which several write, and whose reader they are.
+        self.log: list[Entry] = []
         self.results = WorkerResults()
         what = f"dask_efficiency no longer measures the memory of {worker.address}"
         self._joined = object()
         self.guard = Guard("its memory", what, partial(_stop, threads, self._joined))
-        self._worker, self._threads, self._log = worker, threads, log
+        self._worker, self._threads = worker, threads
         self._windows: dict[str, _Window] = {}
         #: Highest peak since the last heartbeat, byte-nanoseconds of the process so far, and the last reading.
         self._peak = NOT_MEASURED
@@ -98,8 +99,10 @@ class MemoryMeter:
         """Measure no more."""
         _stop(self._threads, self._joined)
 
-    def read(self, entries: Iterable[Entry]) -> None:
-        """Follow the log."""
+    def read(self) -> None:
+        """Follow the log of results."""
+        entries = self.log[:]
+        del self.log[: len(entries)]  # others may be written meanwhile
         self.guard(self.results.read, entries)
 
     def _held(self) -> int:
@@ -126,7 +129,7 @@ class MemoryMeter:
             window.unspilled = max(window.unspilled, unspilled)
             if window.peak > MIN_GROWTH * window.asked:
                 window.asked, window.asked_at = window.peak, reading.at
-                self._log.append(Peaked(reading.at))
+                self.log.append(Peaked(reading.at))
 
     def sample(self) -> None:
         """Read the memory of the process, and how much was held since the last call; the log has been read."""

@@ -161,7 +161,8 @@ class WorkerMeter:
         self._gpu = WorkerGpu(worker, self.threads)
         self._causes = WorkerCauses(worker, self.threads)
         log: list[Entry] = []
-        noters = spill_noter(log, worker, self.threads, self._guard.fail), swap_noter(log, self._guard.fail)
+        self._memory = memory = MemoryMeter(worker, self.threads)
+        noters = spill_noter(log, worker, self.threads, self._guard.fail), swap_noter(memory.log, self._guard.fail)
         self.spills = SpillWatch(worker.data, *noters)
         self._shuffles = ShuffleWatch(worker)
         self._receivers, self._of_messages = Replacements(), object()
@@ -183,10 +184,9 @@ class WorkerMeter:
             beside=lambda: MESSAGES_HERE.metered(of_messages) | causes.files.totals(),
             levels=lambda: causes.files.sizes(),
         )
-        self._memory = MemoryMeter(worker, self.threads, log)
         self.hooks = WorkerHooks(
-            *(worker, self._slots, self._pending, self.spills, self.threads, log),
-            results=self._memory.read,
+            *(worker, self._slots, self._pending, self.spills, self.threads, log, memory.log),
+            read_held=memory.read,
             failed=self._guard.fail,
             at=at,
         )

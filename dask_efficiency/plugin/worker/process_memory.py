@@ -8,8 +8,8 @@ Linux keeps the most memory that a process ever had (``VmHWM``), and lets the pr
 falls between two. A reading takes some 15 us; there is one
 
 - at the beginning and at the end of each task of :data:`MIN_TASK_NS` and more. How long a task will take is not known
-  when it begins: it is read there if the task before was as long, or nothing ran for as long; a task whose beginning
-  was not read, or that was shorter, is not measured;
+  when it begins: it is read there if the task before was as long, or ended as long ago; a task whose beginning was not
+  read, or that was shorter, is not measured;
 - at each heartbeat, and where a window opens or closes.
 
 What a task took is the highest peak of the readings since its beginning, less what there was at that, both without the
@@ -27,7 +27,6 @@ import sys
 import threading
 from collections import deque
 from collections.abc import Callable
-from itertools import count
 from time import monotonic_ns
 from typing import NamedTuple
 
@@ -54,9 +53,8 @@ class MemoryReading(NamedTuple):
 
 
 class Begun(NamedTuple):
-    """The beginning of a task: its number, instant, memory beyond results, and how many ran beside it."""
+    """The beginning of a task: its instant, memory beyond results, and how many ran beside it."""
 
-    number: int
     at: int
     beyond: int
     others: int
@@ -77,16 +75,8 @@ class ProcessMemory:
         self._held = 0
         #: Instants and peaks beyond results, the highest first.
         self._peaks: deque[tuple[int, int]] = deque(maxlen=MAX_PEAKS)
-        #: Number of the last task that began, and end of the last one that ended.
-        self._numbers = count(1)
-        self._last = self._ended = 0
-        #: True if that was long enough to be measured, so that the next one is.
-        self._long = True
-
-    @property
-    def measured(self) -> bool:
-        """True if the system tells."""
-        return self._status >= 0
+        #: End of the last task, and the earliest start of the next one that is measured; set by whoever runs tasks.
+        self.ended = self.measures_from = 0
 
     def join(self, worker: object, held: Callable[[], int], heard: Callable[[MemoryReading], object]) -> None:
         """Begin to read for a worker, which has its results measured by ``held``; it is ``heard`` of each reading."""
@@ -152,22 +142,17 @@ class ProcessMemory:
 
     def begin(self, others: int) -> Begun | None:
         """Measure from here on, as a task begins beside others; None if it is not measured."""
-        self._last = number = next(self._numbers)
-        if not self._long and (others or monotonic_ns() - self._ended < MIN_TASK_NS):
-            return None
         reading = self.read()
-        return None if reading is None else Begun(number, reading.at, reading.resident - reading.held, others)
+        return None if reading is None else Begun(reading.at, reading.resident - reading.held, others)
 
-    def end(self, begun: Begun | None, start: int, stop: int, others: int) -> Worked | None:
-        """Memory of a task that ends beside others, and ran from an instant to another; None if it is not known."""
-        self._ended = stop
-        self._long = long = stop - start >= MIN_TASK_NS
-        if begun is None or not long or (reading := self.read()) is None:
+    def end(self, begun: Begun, others: int) -> Worked | None:
+        """Memory of a task that ends beside others, before it is noted that it :attr:`ended`; None if unknown."""
+        if (reading := self.read()) is None:
             return None
         with self._lock:
             most = max(0, next((beyond for at, beyond in self._peaks if at > begun.at), 0) - begun.beyond)
         others = max(others, begun.others)
-        alone = not others and self._last == begun.number and len(self._workers) == 1
+        alone = not others and self.ended < begun.at and len(self._workers) == 1
         return Worked(most // (others + 1), reading.resident - reading.held - begun.beyond, alone)
 
 

@@ -22,7 +22,7 @@ from dask_efficiency.accounts.worker.log import Run
 from dask_efficiency.accounts.worker.reservations import SlotReservation
 from dask_efficiency.gpu.meter import TaskId, TaskWindow
 from dask_efficiency.plugin.patches import RUN_ACTOR, RUN_TASK, Replacements
-from dask_efficiency.plugin.worker.process_memory import PROCESS_MEMORY
+from dask_efficiency.plugin.worker.process_memory import MIN_TASK_NS, PROCESS_MEMORY
 from dask_efficiency.show.log import logger
 
 #: Runs that the event loop has not claimed; beyond, the oldest go, as some may never be claimed.
@@ -265,6 +265,8 @@ def _install(meters: dict[int, TaskThreads]) -> bool:
 
 
 def _metered(meters: dict[int, TaskThreads], original: Callable[..., Any]) -> Callable[..., Any]:
+    memory = PROCESS_MEMORY
+
     @wraps(original)
     def run_task(
         task: Any,
@@ -284,11 +286,11 @@ def _metered(meters: dict[int, TaskThreads], original: Callable[..., Any]) -> Ca
             if wake is not None:
                 meter.wake = None
                 wake()
-            memory = meter.measures_memory
-            if memory:
-                begun = PROCESS_MEMORY.begin(len(meter.live))
             ident = get_ident()
             start = monotonic_ns()
+            if start >= memory.measures_from and meter.measures_memory:
+                begun = memory.begin(len(meter.live))
+                start = monotonic_ns()
             cpu = thread_time_ns()
             meter.live[ident] = start, cpu, key
             if around is not None:
@@ -310,10 +312,14 @@ def _metered(meters: dict[int, TaskThreads], original: Callable[..., Any]) -> Ca
                     after()
                 cpu = thread_time_ns() - cpu
                 stop = monotonic_ns()
-                if memory:
-                    worked = PROCESS_MEMORY.end(begun, start, stop, len(meter.live) - 1)
+                if stop - start < MIN_TASK_NS:
+                    memory.measures_from = stop + MIN_TASK_NS
+                else:
+                    memory.measures_from = 0
+                    worked = None if begun is None else memory.end(begun, len(meter.live) - 1)
                     if worked is not None:
                         meter.worked[key] = worked
+                memory.ended = stop
                 windows = meter.ended
                 # Before the thread counts as free: readers find the task in at least one place.
                 if windows is not None:

@@ -18,7 +18,7 @@ from dask_efficiency.accounts.gpu import GpuUse
 from dask_efficiency.accounts.wire.snapshots import OWN_WORK
 from dask_efficiency.accounts.worker.balance import Balance, Used, WindowBalance
 from dask_efficiency.accounts.worker.ledger import Ledger
-from dask_efficiency.accounts.worker.log import MAX_PREFIX_LENGTH, Entry, Moved, Run, Stored, Taken, TaskSet
+from dask_efficiency.accounts.worker.log import MAX_PREFIX_LENGTH, Entry, Moved, Run, Taken, TaskSet
 from dask_efficiency.accounts.worker.results import WorkerResults
 from dask_efficiency.accounts.worker.slots import Slots
 from dask_efficiency.gpu.meter import TaskId
@@ -228,10 +228,10 @@ class Accounts:
             rate=self.rated.extend,
         )
         self.slots = Slots(self.ledger)
-        self.results = WorkerResults()
+        self.results, self.held = WorkerResults(), list[Entry]()
         self.hooks = WorkerHooks(
-            *(world.worker, self.slots, self.pending, self.spills, threads, log),
-            results=self.results.read,
+            *(world.worker, self.slots, self.pending, self.spills, threads, log, self.held),
+            read_held=self.read_held,
             failed=self.failures.append,
             at=world.now,
         )
@@ -242,6 +242,10 @@ class Accounts:
         self.hooks.transition(key, start, finish)
         if self.at_once:
             self.hooks._read(all_of_them=False, whole=False)
+
+    def read_held(self) -> None:
+        self.results.read(self.held)
+        self.held.clear()
 
     def _library(self, reservation: Any, waited: int) -> int:
         return waited // 3
@@ -271,7 +275,8 @@ class Accounts:
         held = balance.running + sum(sum(row) for row in balance.prefixes.values())
         assert self.recorder.all_held(self.world.now) == held
         pending, threads = self.pending, self.threads
-        rest = self.slots.unnoticed, threads.claimed, sorted(self.rated), dict(threads.done)
+        held = self.results.integrals(self.world.now)
+        rest = self.slots.unnoticed, threads.claimed, sorted(self.rated), dict(threads.done), held
         return balance, pending.overhead, pending.details, *rest
 
     def open_window(self, window: str) -> None:
@@ -640,7 +645,7 @@ def test_without_a_watch_of_the_loop_the_log_is_read_before_each_new_stimulus():
             digest = ("execute", "", "inc", "disk-write", "seconds")
             digests[digest] = digests.get(digest, 0.0) + spilled * 1e-9
         assert accounts.ledger.balance(at=world.now).finalized["spill"] == 3
-        assert [(type(entry), entry.key) for entry in accounts.hooks._log] == [(Stored, "key-1"), (Moved, "key-1")]
+        assert [entry.key for entry in accounts.hooks._log] == ["key-1"]
         accounts.catch_up()
         assert accounts.ledger.balance(at=world.now).finalized["spill"] == 3 + 5
     world.no_failures()

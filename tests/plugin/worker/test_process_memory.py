@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from dask_efficiency.plugin.worker import process_memory as module
-from dask_efficiency.plugin.worker.process_memory import MIN_TASK_NS, ProcessMemory
+from dask_efficiency.plugin.worker.process_memory import ProcessMemory
 
 MIB = 2**20
 on_linux = pytest.mark.skipif(sys.platform != "linux", reason="the kernel does not tell peaks")
@@ -96,29 +96,16 @@ def test_a_task_took_the_most_since_its_beginning_without_results(system) -> Non
     memory.read()  # a heartbeat
     now["held"] = 10 * MIB  # a result that was sent here
     system.take(10 * MIB)
-    worked = memory.end(begun, 0, MIN_TASK_NS, 0)
-    assert worked == (70 * MIB, 40 * MIB, True)
+    assert memory.end(begun, 0) == (70 * MIB, 40 * MIB, True)
 
 
 def test_what_was_before_a_task_is_not_of_it(system) -> None:
     memory, _ = worker(system)
-    memory.end(memory.begin(0), 0, MIN_TASK_NS, 0)
+    memory.end(memory.begin(0), 0)
     system.take(500 * MIB, give_back=500 * MIB)
     begun = memory.begin(0)
     system.take(5 * MIB, give_back=5 * MIB)
-    assert memory.end(begun, 0, MIN_TASK_NS, 0) == (5 * MIB, 0, True)
-
-
-def test_short_tasks_are_not_read_and_what_follows_one_at_once_is_not_measured(system) -> None:
-    memory, _ = worker(system)
-    assert memory.end(memory.begin(0), 0, MIN_TASK_NS - 1, 0) is None
-    memory._ended = 1_000
-    assert memory.begin(0) is None
-    assert memory.end(None, 0, MIN_TASK_NS, 0) is None  # and it was long
-    assert memory.begin(0) is not None
-    memory._long, memory._ended = False, -MIN_TASK_NS  # nothing ran for as long
-    assert memory.begin(1) is None
-    assert memory.begin(0) is not None
+    assert memory.end(begun, 0) == (5 * MIB, 0, True)
 
 
 @pytest.mark.parametrize(("at_begin", "at_end"), [(1, 0), (0, 1)])
@@ -126,28 +113,30 @@ def test_tasks_that_run_together_have_equal_shares(system, at_begin, at_end) -> 
     memory, _ = worker(system)
     begun = memory.begin(at_begin)
     system.take(60 * MIB)
-    assert memory.end(begun, 0, MIN_TASK_NS, at_end) == (30 * MIB, 60 * MIB, False)
+    assert memory.end(begun, at_end) == (30 * MIB, 60 * MIB, False)
 
 
 def test_one_beside_which_another_began_and_ended_or_another_worker_is_there_was_not_alone(system) -> None:
     memory, _ = worker(system)
     begun = memory.begin(0)
-    memory.begin(1)
-    assert not memory.end(begun, 0, MIN_TASK_NS, 0).alone
+    memory.ended = next(system.now)
+    assert not memory.end(begun, 0).alone
+    assert memory.end(memory.begin(0), 0).alone
     memory.join("other", lambda: 0, lambda reading: None)
-    assert not memory.end(memory.begin(0), 0, MIN_TASK_NS, 0).alone
+    assert not memory.end(memory.begin(0), 0).alone
 
 
 def test_without_a_status_nothing_is_measured(monkeypatch, system) -> None:
     memory, _ = worker(system)
+    begun = memory.begin(0)
     system.text = b"%d%d"
-    assert memory.read() is None
-    assert not memory.measured
+    assert memory.end(begun, 0) is None
     assert memory.begin(0) is None
-    other, _ = worker(system)
-    assert not other.measured
+    assert worker(system)[0].read() is None
+    system.text = b"VmHWM: %d kB VmRSS: %d kB"
+    assert worker(system)[0].read() is not None
     monkeypatch.setattr(module.sys, "platform", "win32")
-    assert not worker(system)[0].measured
+    assert worker(system)[0].read() is None
 
 
 def test_a_failure_of_what_hears_of_readings_may_end_them(system) -> None:

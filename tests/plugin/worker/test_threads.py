@@ -27,6 +27,7 @@ from dask_efficiency.accounts.worker.log import Run
 from dask_efficiency.accounts.worker.reservations import SlotReservation
 from dask_efficiency.gpu.meter import TaskId
 from dask_efficiency.plugin.worker import threads as module
+from dask_efficiency.plugin.worker.process_memory import MIN_TASK_NS
 from dask_efficiency.plugin.worker.threads import TaskThreads
 from tests.plugin.tasks import burn, spin
 from tests.plugin.watch import near
@@ -98,6 +99,55 @@ def test_cpu_and_wall_time_of_a_task_are_found_by_its_key(worker):
     assert stop - start >= 50 * MILLISECOND
     assert cpu < 40 * MILLISECOND
     assert native_id == threading.get_native_id()
+
+
+class Readings:
+    """Readings of memory, which say whether they were taken."""
+
+    def __init__(self) -> None:
+        self.measures_from = self.ended = 0
+        self.begun: list[int] = []
+
+    def begin(self, others: int) -> Any:
+        self.begun.append(others)
+        return len(self.begun)
+
+    def end(self, begun: Any, others: int) -> Any:
+        return begun, others
+
+
+def test_the_memory_of_a_long_task_is_measured_if_the_one_before_was_as_long_or_ended_as_long_ago(monkeypatch):
+    clock, readings = SimpleNamespace(now=100 * MIN_TASK_NS), Readings()
+    monkeypatch.setattr(module, "monotonic_ns", lambda: clock.now)
+    monkeypatch.setattr(module, "PROCESS_MEMORY", readings)
+    worker = Worker()
+    worker.threads.attach()
+
+    def runs(key: str, ns: int) -> Any:
+        def task() -> None:
+            clock.now += ns
+
+        worker.run(task, key)
+        return worker.threads.worked.pop(key, None)
+
+    try:
+        assert runs("not asked", MIN_TASK_NS) is None
+        worker.threads.measures_memory = True
+        assert runs("long", MIN_TASK_NS) == (1, 0)
+        assert readings.ended == clock.now
+        assert runs("short", MIN_TASK_NS - 1) is None
+        assert runs("at once", MIN_TASK_NS) is None
+        assert len(readings.begun) == 2
+        assert runs("after a long one", MIN_TASK_NS) == (3, 0)
+        runs("short", 1)
+        clock.now += MIN_TASK_NS
+        assert runs("later", MIN_TASK_NS) == (5, 0)
+        worker.threads.live[1] = clock.now, 0, "another"
+        assert runs("beside another", MIN_TASK_NS) == (6, 1)
+        assert readings.begun == [0, 0, 0, 0, 0, 1]
+    finally:
+        worker.threads.detach()
+        worker.pool.shutdown()
 
 
 def test_a_failure_of_a_task_or_of_upstream_passes_through_and_leaves_nothing_behind(worker):
