@@ -111,7 +111,7 @@ def test_the_gpus_are_on_the_tab_where_there_are_any(tab: Tab) -> None:
     meter.run_until(10)
     page = whole(tab)
     page.update()
-    title, figure = page.root.children[6:8]
+    title, figure = page.root.children[7:9]
     assert (title.visible, figure.visible) == (False, False)
     meter.gpu = busy_gpu
     meter.run_until(20)

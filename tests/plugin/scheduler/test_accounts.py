@@ -17,6 +17,7 @@ from distributed.scheduler import WorkerState
 
 from dask_efficiency import EfficiencyPlugin
 from dask_efficiency.accounts.cluster.cluster import SILENT_NS, ClusterLedger
+from dask_efficiency.accounts.cluster.memory_timeline import MemoryRecorder
 from dask_efficiency.accounts.cluster.timeline import TimelineRecorder
 from dask_efficiency.accounts.wire.heartbeats import REPEATS, HeartbeatWriter, encode
 from dask_efficiency.accounts.wire.snapshots import NUMBERS, Snapshot, SnapshotCauses, encode_not_measured
@@ -490,7 +491,7 @@ class OneWorker:
 
     def open(self, at: int) -> TimelineRecorder:
         recorder = TimelineRecorder(at=at)
-        self.windows["window"] = SimpleNamespace(timeline=recorder)
+        self.windows["window"] = SimpleNamespace(timeline=recorder, memory=MemoryRecorder(at=0))
         return recorder
 
     def report(self, at: int) -> None:
