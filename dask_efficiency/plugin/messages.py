@@ -8,11 +8,12 @@ is read, and sizes that are known at once; none is kept.
 from __future__ import annotations
 
 import inspect
+import os
 import random
 from collections import defaultdict, deque
 from collections.abc import Callable, Sequence
 from functools import wraps
-from threading import Lock, get_ident
+from threading import RLock, get_ident
 from time import monotonic_ns as clock
 from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
@@ -123,7 +124,7 @@ class Messages:
         self._replacements = Replacements()
         consequence = "dask_efficiency does not say what event loops send"
         self.guard = Guard("the meter of messages", consequence, self._replacements.put_back)
-        self._lock = Lock()
+        self.forked()
         self._users: dict[object, Tally] = {}
         self._tallies: dict[int, Tally] = {}
         #: Of several workers in a process, the one that reports.
@@ -137,6 +138,10 @@ class Messages:
         self._generation = 0
         #: By user: totals when it started, or when another one ended that reported.
         self._before: dict[object, dict[Metered, int]] = {}
+
+    def forked(self) -> None:
+        """Begin with a lock that nobody holds; of users and sums, and a finalizer may send a message meanwhile."""
+        self._lock = RLock()
 
     # -- who wants to know ---------------------------------------------------------------------
 
@@ -369,31 +374,33 @@ class Messages:
     def _add(
         self, of: Parcel, ns: int, count: int, nbytes: int, thread: int, *, items: int = 0, sizes: Sequence[int] = ()
     ) -> None:
-        row = self._rows.get(of)
-        if row is None:
-            if len(self._rows) >= MAX_ROWS:
-                of = Parcel(of.way, of.what if of.what in (TASKS, RESULTS, GRAPHS) else OTHER_MESSAGES)
-            row = self._rows.setdefault(of, _Row())
-        row.count, row.nbytes, row.items = row.count + count, row.nbytes + nbytes, row.items + items
-        row.ns += ns
-        if ns and thread in self._tallies:
-            row.on_loops[thread] = row.on_loops.get(thread, 0) + ns
-        if sizes:
-            row.values += sizes
-            if len(row.values) >= MAX_BUFFERED:
-                row.sizes()
+        with self._lock:
+            row = self._rows.get(of)
+            if row is None:
+                if len(self._rows) >= MAX_ROWS:
+                    of = Parcel(of.way, of.what if of.what in (TASKS, RESULTS, GRAPHS) else OTHER_MESSAGES)
+                row = self._rows.setdefault(of, _Row())
+            row.count, row.nbytes, row.items = row.count + count, row.nbytes + nbytes, row.items + items
+            row.ns += ns
+            if ns and thread in self._tallies:
+                row.on_loops[thread] = row.on_loops.get(thread, 0) + ns
+            if sizes:
+                row.values += sizes
+                if len(row.values) >= MAX_BUFFERED:
+                    row.sizes()
 
     # -- what is known -------------------------------------------------------------------------
 
     def on_loop(self, ident: int) -> dict[LoopFunction, LoopTime]:
         """Time and bytes of the messages of one event loop so far."""
-        return {
-            LoopFunction(of.way, of.name, of.code, of.prefix, of.kind): LoopTime(
-                row.on_loops.get(ident, 0), row.count, total_bytes=row.nbytes, sizes=row.sizes()
-            )
-            for of, row in self._rows.copy().items()
-            if ident in row.on_loops or of.what == TASKS
-        }
+        with self._lock:
+            return {
+                LoopFunction(of.way, of.name, of.code, of.prefix, of.kind): LoopTime(
+                    row.on_loops.get(ident, 0), row.count, total_bytes=row.nbytes, sizes=row.sizes()
+                )
+                for of, row in self._rows.copy().items()
+                if ident in row.on_loops or of.what == TASKS
+            }
 
     def metered(self, user: object) -> dict[Metered, int]:
         """Time, bytes and counts so far of tasks and results, with those of all other messages together.
@@ -427,6 +434,8 @@ class Messages:
 
 #: Of the process.
 MESSAGES_HERE = Messages()
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=MESSAGES_HERE.forked)
 
 
 def _is_large(frames: Any) -> bool:
