@@ -57,11 +57,12 @@ def amount(name: str, value: object, most: float) -> float:
     return value  # type: ignore[return-value]  # likewise
 
 
-def wholes(name: str, values: Sequence[Any]) -> None:
-    """Check that all values are whole numbers, not negative."""
+def wholes(name: str, values: Sequence[Any]) -> Sequence[int]:
+    """Whole numbers, not negative."""
     if values and ({*map(type, values)} != {int} or min(values) < 0 or max(values) > MAX_NANOSECONDS):
         for each in values:
             whole(name, each)
+    return values
 
 
 def text(name: str, value: object) -> str:

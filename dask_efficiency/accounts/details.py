@@ -3,11 +3,20 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from itertools import starmap
+from typing import Any, TypeVar
 
-from dask_efficiency.accounts.checks import MAX_NANOSECONDS, RefusedPayload, listed, mapping, short, text, whole
+from dask_efficiency.accounts.checks import (
+    MAX_NANOSECONDS,
+    RefusedPayload,
+    listed,
+    mapping,
+    shared_texts,
+    short,
+    wholes,
+)
 from dask_efficiency.accounts.lines import Frame, HolderRow, Holdup, SampleRow, Stack
 from dask_efficiency.accounts.metered import Metered
 from dask_efficiency.accounts.rows import add
@@ -19,6 +28,7 @@ MAX_DEPTH = 60
 MAX_ROWS = 5_000
 #: Long holds of each kind that are kept, the longest first. A guess: reports show fewer.
 MAX_HOLDS = 20
+_Value = TypeVar("_Value")
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,38 +68,40 @@ def decode_details(payload: object) -> WindowDetails:
     """Check and read what :func:`encode_details` made; raises :class:`RefusedPayload`."""
     fields = mapping("details", payload)
 
-    def rows(field: str, **columns: Callable[[str, Any], Any]) -> Iterator[list[Any]]:
-        """Rows of a field, each value read by the function of its column."""
-        for entry in listed(f"details.{field}", fields.get(field)):
+    def rows(field: str, **columns: Callable[[str, Sequence[Any]], Sequence[Any]]) -> Iterator[tuple[Any, ...]]:
+        """Rows of a field, each column read by its function at once: answers are full of them."""
+        entries = listed(f"details.{field}", fields.get(field))
+        for entry in entries:
             if not isinstance(entry, (list, tuple)) or len(entry) != len(columns):
                 raise RefusedPayload(f"a row of details.{field} is {short(entry)}; expected {len(columns)} values")
-            values = zip(columns.items(), entry, strict=True)
-            yield [read(f"details.{field}.{name}", value) for (name, read), value in values]
+        given = zip(*entries, strict=True) if entries else [()] * len(columns)
+        read = (read(f"details.{field}.{name}", of) for (name, read), of in zip(columns.items(), given, strict=True))
+        return zip(*read, strict=True)
 
-    frames = [Frame(*values) for values in rows("frames", function=text, file=text, line=whole)]
-    stacks = [
-        tuple(_one_of("details.frames", frames, i) for i in listed("details.stacks", entry))
+    texts = shared_texts
+    frames = [*starmap(Frame, rows("frames", function=texts, file=texts, line=wholes))]
+    stacks: list[Stack] = [
+        tuple(_at("details.frames", frames, listed("details.stacks", entry)))
         for entry in listed("details.stacks", fields.get("stacks"))
     ]
 
-    def stack(_: str, number: object) -> Stack:
-        found: Stack = _one_of("details.stacks", stacks, number)
-        return found
+    def of_stack(_: str, numbers: Sequence[Any]) -> list[Stack]:
+        return _at("details.stacks", stacks, numbers)
 
+    def of_holders(field: str) -> dict[HolderRow, int]:
+        found = rows(field, prefix=texts, holder=texts, stack=of_stack, n=wholes)
+        return {HolderRow(*key): n for *key, n in found}
+
+    def holdups(field: str) -> tuple[Holdup, ...]:
+        return tuple(starmap(Holdup, rows(field, ns=wholes, holder=texts, stack=of_stack, doing=texts)))
+
+    profile = rows("profile", bucket=texts, cause=texts, prefix=texts, stack=of_stack, ns=wholes)
     return WindowDetails(
-        profile={
-            SampleRow(*key): ns
-            for *key, ns in rows("profile", bucket=text, cause=text, prefix=text, stack=stack, ns=whole)
-        },
-        holders={HolderRow(*key): ns for *key, ns in rows("holders", prefix=text, holder=text, stack=stack, ns=whole)},
-        lock_looks={
-            HolderRow(*key): looks
-            for *key, looks in rows("lock_looks", prefix=text, holder=text, stack=stack, looks=whole)
-        },
-        **{
-            field: tuple(Holdup(*values) for values in rows(field, ns=whole, holder=text, stack=stack, doing=text))
-            for field in ("gil_holds", "loop_blocks")
-        },
+        profile={SampleRow(*key): ns for *key, ns in profile},
+        holders=of_holders("holders"),
+        lock_looks=of_holders("lock_looks"),
+        gil_holds=holdups("gil_holds"),
+        loop_blocks=holdups("loop_blocks"),
         skew=decode_sizes(fields.get("skew")),
     )
 
@@ -167,7 +179,8 @@ class StackNumbers:
         return self._numbers[stack]
 
 
-def _one_of(name: str, values: list[Any], index: object) -> Any:
-    if type(index) is not int or not 0 <= index < len(values):
-        raise RefusedPayload(f"{name} has number {short(index)}; expected one of {len(values)}")
-    return values[index]
+def _at(name: str, values: Sequence[_Value], places: Sequence[Any]) -> list[_Value]:
+    """Take the values at some places."""
+    if wholes(name, places) and (last := max(places)) >= len(values):
+        raise RefusedPayload(f"{name} has number {short(last)}; expected one of {len(values)}")
+    return [values[place] for place in places]

@@ -94,7 +94,7 @@ class Facts:
 
     __hash__ = None  # type: ignore[assignment]  # its arrays can be changed
 
-    def take(self, rows: Bool) -> Facts:
+    def take(self, rows: Bool | slice) -> Facts:
         """Select rows."""
         return Facts(self.names, self.rows.take(rows))
 
@@ -110,23 +110,48 @@ class Facts:
 
     def sums(self, *by: str) -> dict[tuple[str, ...], int]:
         """Exact sums by the names in some columns, in the order in which these first appear."""
-        columns = [getattr(self.rows, column) for column in by]
+        if not len(self):
+            return {}
+        group, first = self._groups(by)
+        order = np.argsort(first)
+        at = first[order]
+        high, low = (half[order].tolist() for half in _sums(group, self.rows.value, len(first)))
+        names = [map(self.names.__getitem__, getattr(self.rows, column)[at].tolist()) for column in by]
+        totals = ((above << 31) + below for above, below in zip(high, low, strict=True))
+        return dict(zip(zip(*names, strict=True), totals, strict=True))
+
+    def merged(self, *by: str) -> Facts:
+        """Add up rows with the same names in some columns, in their order; the others are left empty.
+
+        Sums that 63 bits may not hold stay apart.
+        """
+        group, first = self._groups(by)
+        at, value = np.arange(len(self)), self.rows.value
+        high, low = _sums(group, value, len(first))
+        if np.abs(high).max(initial=0) < MAX_NANOSECONDS >> 32:
+            order = np.argsort(first)
+            at, value = first[order], ((high << 31) + low)[order]
+        places = np.array([getattr(self.rows, column)[at] for column in by])
+        used, places_now = np.unique(np.append(0, places), return_inverse=True)
+        columns = dict(zip(by, places_now[1:].reshape(places.shape), strict=True))
+        names = tuple(map(self.names.__getitem__, used.tolist()))
+        return Facts(names, FactRows.from_columns({**columns, "value": value}))
+
+    def _groups(self, by: Sequence[str]) -> tuple[Int64, Int64]:
+        """Each row's group by the names in some columns, and the first row of each group."""
         group, groups = np.zeros(len(self), np.int64), 1
-        for column in columns:
+        for column in by:
             if groups * len(self.names) > MAX_NANOSECONDS:
                 kept, group = np.unique(group, return_inverse=True)
                 groups = len(kept)
-            group, groups = group * len(self.names) + column, groups * len(self.names)
+            group, groups = group * len(self.names) + getattr(self.rows, column), groups * len(self.names)
         _, first, group = np.unique(group, return_index=True, return_inverse=True)
-        order = np.argsort(first)
-        totals = _totals(group, self.rows.value, len(first))
-        names = [map(self.names.__getitem__, column[first[order]].tolist()) for column in columns]
-        return dict(zip(zip(*names, strict=True), map(totals.__getitem__, order.tolist()), strict=True))
+        return group, first
 
     @cached_property
     def time(self) -> Facts:
         """The thread time, without what has a label."""
-        return self.take(self.rows.label == 0)
+        return self.take(self.rows.label == 0) if self.rows.label.any() else self
 
     @cached_property
     def labelled(self) -> Facts:
@@ -212,10 +237,10 @@ def _breakdowns(rows: Rows) -> dict[str, Breakdown]:
     return {name: Breakdown(row) for name, row in rows.items() if any(row.values())}
 
 
-def _totals(group: Int64, values: Int64, groups: int) -> list[int]:
-    """Exact sums of each group, whatever their size: halves of the values fit a float's 53 bits, up to 2**22 rows."""
-    high, low = (np.bincount(group, half, groups).astype(np.int64).tolist() for half in (values >> 31, values & _LOW))
-    return [(above << 31) + below for above, below in zip(high, low, strict=True)]
+def _sums(group: Int64, values: Int64, groups: int) -> tuple[Int64, Int64]:
+    """Exact sums of each group, in units of 2**31 and in ones: halves fit a float's 53 bits, up to 2**22 rows."""
+    high, low = (np.bincount(group, half, groups).astype(np.int64) for half in (values >> 31, values & _LOW))
+    return high, low
 
 
 def rolled_up(rows: Rows) -> dict[str, dict[str, int]]:

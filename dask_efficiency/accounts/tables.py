@@ -143,8 +143,10 @@ class ColumnTable:
         first = fields(self)[0].name
         return len(getattr(self, first))
 
-    def take(self, rows: NDArray[Any]) -> Self:
-        """Select rows by position or mask."""
+    def take(self, rows: NDArray[Any] | slice) -> Self:
+        """Select rows by position, mask or slice."""
+        if isinstance(rows, np.ndarray) and rows.dtype == np.bool_:
+            rows = np.flatnonzero(rows)  # once for all columns
         return type(self)(**{name: column[rows] for name, column in self.columns().items()})
 
     def to_frame(self) -> pd.DataFrame:

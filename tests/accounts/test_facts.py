@@ -44,6 +44,17 @@ def test_sums_are_those_of_the_rows_however_large(rows, by):
     assert [*found.items()] == [*expected.items()]  # in the order in which they came
 
 
+@given(_rows, st.lists(st.sampled_from(DIMENSIONS), min_size=1, max_size=4, unique=True))
+def test_merged_rows_have_the_same_sums_and_no_other_names(rows, by):
+    facts = built(rows)
+    merged, sums = facts.merged(*by), facts.sums(*by)
+    assert [*merged.sums(*by).items()] == [*sums.items()]
+    assert {*merged.names} == {"", *(name for names in sums for name in names)}
+    assert not any(getattr(merged.rows, column).any() for column in {*DIMENSIONS} - {*by})
+    if all(abs(value) < 1 << 60 for value in sums.values()):
+        assert len(merged) == len(sums)
+
+
 @given(_rows)
 def test_facts_survive_the_wire_and_files(rows):
     facts = built(rows)

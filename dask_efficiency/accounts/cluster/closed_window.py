@@ -13,7 +13,37 @@ from dask_efficiency.accounts.cluster.span_shares import NOBODY, SpanShares
 from dask_efficiency.accounts.details import MergedProfiles
 from dask_efficiency.accounts.facts import Facts, FactsBuilder
 from dask_efficiency.accounts.gpu import GpuTotals
-from dask_efficiency.accounts.rows import cap
+from dask_efficiency.accounts.rows import OTHER, cap
+
+#: Spans, prefixes, buckets and causes that are known of these together; of more, the bucket and cause. A guess: 4 MB.
+MAX_OF_OTHERS = 100_000
+#: Rows of these after which they are added up: some 5 ms of the scheduler's event loop.
+MAX_NEW_ROWS = 30_000
+
+
+class OthersTime:
+    """Time of workers beyond a bound of rows, by span, prefix, bucket and cause of all of them."""
+
+    def __init__(self) -> None:
+        self._rows, self._room = FactsBuilder(), MAX_NEW_ROWS
+
+    @property
+    def is_full(self) -> bool:
+        """True if more was known than is kept."""
+        return len(self._rows) >= MAX_OF_OTHERS
+
+    def add(self, facts: Facts) -> None:
+        """Add what a worker's tasks held."""
+        self._rows.append(facts)
+        if len(self._rows) > self._room:
+            self._room = len(self.merged()) + MAX_NEW_ROWS
+
+    def merged(self) -> Facts:
+        """Add all up; beyond :data:`MAX_OF_OTHERS` rows, the time is of no span and no known prefix."""
+        merged, self._rows = self._rows.build().merged("span", "prefix", "bucket", "cause"), FactsBuilder()
+        self._rows.append(merged.take(slice(MAX_OF_OTHERS)))
+        self._rows.append(merged.take(slice(MAX_OF_OTHERS, None)), span="", prefix=OTHER)
+        return self._rows.build()
 
 
 @dataclass(slots=True)

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from dask_efficiency.accounts.buckets import CAUSES, UNKNOWN, Bucket, cause_name, causes_of, fit_known_causes
 from dask_efficiency.accounts.checks import RefusedPayload
 from dask_efficiency.accounts.cluster.account import WHERE, Totals, between, named, place
-from dask_efficiency.accounts.cluster.closed_window import ClosedWindow
+from dask_efficiency.accounts.cluster.closed_window import ClosedWindow, OthersTime
 from dask_efficiency.accounts.cluster.cluster import ClusterLedger
 from dask_efficiency.accounts.cluster.history import WITHOUT_ACCOUNT
 from dask_efficiency.accounts.cluster.idle import WorkClock
@@ -23,7 +23,7 @@ from dask_efficiency.accounts.cluster.span_shares import SHARED, SpanShares
 from dask_efficiency.accounts.facts import Facts
 from dask_efficiency.accounts.gpu import GpuTotals
 from dask_efficiency.accounts.processors import Processors, cores, others_share
-from dask_efficiency.accounts.rows import OTHER, add, cap, divide, growth
+from dask_efficiency.accounts.rows import add, cap, divide, growth
 from dask_efficiency.accounts.wire.heartbeats import Received
 from dask_efficiency.accounts.wire.snapshots import EXTRAS
 from dask_efficiency.accounts.worker.answer import WindowAnswer, beside_in, metered_in
@@ -41,8 +41,6 @@ MAX_INTERVALS = 10_000
 #: Rows of workers' answers that are kept by worker, span and prefix; of more, what is known by worker, and what by span
 #: and prefix. A guess: 2 MB.
 MAX_ROWS = 100_000
-#: Spans, prefixes, buckets and causes that are known of these together; of more, the bucket and cause. A guess: 20 MB.
-MAX_OF_OTHERS = 100_000
 #: Workers that joined during a window and are listed, and requests for workers that a client remembers. A guess that
 #: bounds an answer.
 MAX_ARRIVALS = 1_000
@@ -186,12 +184,11 @@ class ClosingWindow:
         #: Lost nanoseconds by prefix of each lost worker; and recomputed ones of all.
         self._lost: dict[Loss, Mapping[str, int]] = {}
         self._recomputed = 0
-        #: Waiting by prefix and cause on workers that sampled it; by prefix, (nanoseconds, worker, span) on others.
-        self._sampled: dict[tuple[str, ...], int] = {}
+        #: By prefix: (nanoseconds, worker, span) of waiting on workers that did not sample it.
         self._unsampled: dict[str, list[tuple[int, str, str]]] = {}
         #: Workers beyond :data:`MAX_ROWS`; the time of their tasks by span, prefix, bucket and cause.
         self._beyond: set[str] = set()
-        self._of_others: dict[tuple[str, ...], int] = {}
+        self._of_others = OthersTime()
         #: Sums over the workers that were there throughout and answered: threads, time, and time with work.
         self._threads = self._elapsed = self._outstanding = 0
         for presence in self._present:
@@ -231,8 +228,10 @@ class ClosingWindow:
                 reason = self._reasons.get(presence, "no answer came") if self._is_there(presence) else ""
                 self._count(presence, reason)
         closed.not_measured |= dict(cluster.turned_away.values())
-        for (span, prefix, bucket, cause), ns in self._of_others.items():
-            closed.facts.move(ns, {"bucket": bucket, "cause": cause}, span=span, prefix=prefix)
+        others = self._of_others.merged()
+        closed.facts.append(others)
+        for (bucket, cause), ns in others.sums("bucket", "cause").items():
+            closed.facts.add(-ns, bucket=bucket, cause=cause)
         self._divide_unsampled()
         closed.others_share = self._others_share(scheduler)
         closed.attendance = cluster.attendance(start=window.opened, stop=self._at)
@@ -352,19 +351,15 @@ class ClosingWindow:
         if len(closed.facts) + len(facts) <= MAX_ROWS:
             closed.facts.append(facts, worker=worker)
         else:
-            for (bucket, cause), ns in facts.sums("bucket", "cause").items():
-                closed.facts.add(ns, worker=worker, bucket=bucket, cause=cause)
+            closed.facts.append(facts.merged("bucket", "cause"), worker=worker)
             self._beyond.add(worker)
-            for key, ns in facts.sums("span", "prefix", "bucket", "cause").items():
-                known = key in self._of_others or len(self._of_others) < MAX_OF_OTHERS
-                add(self._of_others, {key if known else ("", OTHER, *key[2:]): ns})
+            self._of_others.add(facts)
         if Bucket.RECOMPUTED in facts.names:
             self._recomputed += sum(facts.rows.value[facts.named("bucket", {Bucket.RECOMPUTED})].tolist())
         waits = facts.take(facts.named("bucket", {Bucket.THREAD_NONCPU}) & (facts.rows.cause != 0))
         places = waits.rows.span.astype(np.int64) * len(facts.names) + waits.rows.prefix
-        sampled = np.isin(places, places[~waits.named("cause", {UNKNOWN})])
-        add(self._sampled, waits.take(sampled).sums("prefix", "cause"))
-        for (span, prefix), ns in waits.take(~sampled).sums("span", "prefix").items():
+        unsampled = ~np.isin(places, places[~waits.named("cause", {UNKNOWN})])
+        for (span, prefix), ns in waits.take(unsampled).sums("span", "prefix").items():
             self._unsampled.setdefault(prefix, []).append((ns, worker, span))
 
     def _idle_before(self, presence: Presence, then: _AtOpening) -> int:
@@ -407,14 +402,18 @@ class ClosingWindow:
 
     def _divide_unsampled(self) -> None:
         """Divide waiting that its worker did not sample like that of its prefix elsewhere, if that is enough."""
+        if not self._unsampled or self._of_others.is_full:
+            return
+        facts = self._closed.facts.build()
+        waits = facts.named("bucket", {Bucket.THREAD_NONCPU}) & (facts.rows.cause != 0) & (facts.rows.prefix != 0)
+        sampled: dict[str, dict[str, int]] = {}
+        for (prefix, cause), ns in facts.take(waits).sums("prefix", "cause").items():
+            sampled.setdefault(prefix, {})[cause] = ns
         found: list[tuple[int, str, str, str]] = []
-        sampled: dict[str, dict[str, int]] = {prefix: {} for prefix in self._unsampled}
-        for (prefix, cause), ns in self._sampled.items():
-            if prefix in sampled:
-                sampled[prefix][cause] = ns
         for prefix, times in self._unsampled.items():
-            whole = sum([ns for ns, _, _ in times])
-            if whole and sum(sampled[prefix].values()) >= MIN_SAMPLED * whole:
+            whole, row = sum([ns for ns, _, _ in times]), sampled.get(prefix, {})
+            add(row, {UNKNOWN: -whole})
+            if whole and sum(row.values()) >= MIN_SAMPLED * whole:
                 found += [(*time, prefix) for time in times]
         for ns, worker, span, prefix in nlargest(MAX_UNSAMPLED, found):
             waited = {"bucket": Bucket.THREAD_NONCPU, "cause": UNKNOWN}

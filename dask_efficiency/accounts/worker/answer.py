@@ -85,13 +85,12 @@ def answer_of(
 def _check_rows(facts: Facts) -> None:
     """Refuse values below 0, but where the causes of overhead are told of all tasks together; and too many labels."""
     rows, nobodys = facts.rows, _nobodys(facts)
-    told = nobodys & (rows.cause == 0) & facts.named("bucket", {Bucket.OVERHEAD})
+    overhead = nobodys & facts.named("bucket", {Bucket.OVERHEAD})
     slopes = facts.named("bucket", {MEMORY}) & facts.named("unit", {BYTES_AN_HOUR})
-    if (least := rows.value[~told & ~slopes].min(initial=0)) < 0:
+    if (least := rows.value[~slopes & (~overhead | (rows.cause != 0))].min(initial=0)) < 0:
         raise RefusedPayload(f"facts have {least}; expected 0 or more, but for overhead whose causes are told")
-    for (bucket,), ns in facts.take(nobodys).sums("bucket").items():
-        if ns < 0:
-            raise RefusedPayload(f"facts have {ns} ns of {bucket} of no span and no prefix; expected 0 or more")
+    if (ns := sum(rows.value[overhead].tolist())) < 0:
+        raise RefusedPayload(f"facts have {ns} ns of overhead of no span and no prefix; expected 0 or more")
     if len(facts.labelled) > MAX_LABELLED:
         raise RefusedPayload(f"facts have {len(facts.labelled)} rows with labels; expected at most {MAX_LABELLED}")
 

@@ -9,7 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dask_efficiency.accounts.buckets import combine
 from dask_efficiency.accounts.checks import RefusedPayload
+from dask_efficiency.accounts.cluster import closed_window
 from dask_efficiency.accounts.cluster import windows as module
 from dask_efficiency.accounts.cluster.closed_window import ClosedWindow, of_spans
 from dask_efficiency.accounts.cluster.cluster import ClusterLedger
@@ -229,17 +231,25 @@ def test_beyond_a_bound_of_rows_workers_prefixes_and_spans_have_their_time_and_c
         key = (span, "sum" if span == "span" else "mul")
         answers[address] = worker.answer(CLOSED, causes={key: causes}, overhead={"hand-over": 2})
     found = []
-    for most in (module.MAX_ROWS, 0):
+    for most, new_rows in ((module.MAX_ROWS, 0), (0, closed_window.MAX_NEW_ROWS), (0, 0)):
         monkeypatch.setattr(module, "MAX_ROWS", most)
+        monkeypatch.setattr(closed_window, "MAX_NEW_ROWS", new_rows)
         table = closed(window, answers).table
         found.append((table, of_spans(table, {"span"})))
-    (whole, own), (bounded, of_bounded) = found
-    for view in ("by_worker", "by_span", "causes_by_worker", "causes_by_span"):
-        assert getattr(bounded, view) == getattr(whole, view)
+    (whole, own), *bounded = found
     assert whole.causes_by_worker["name-a"]["thread-noncpu/gil"] == 60
-    assert of_bounded.by_span == own.by_span
-    for each in (bounded, of_bounded):
-        check_views(each)
+    for table, of_table in bounded:
+        for view in ("by_worker", "by_span", "causes_by_worker", "causes_by_span"):
+            assert getattr(table, view) == getattr(whole, view)
+        assert of_table.by_span == own.by_span
+        for each in (table, of_table):
+            check_views(each)
+    monkeypatch.setattr(closed_window, "MAX_OF_OTHERS", 2)
+    table = closed(window, answers).table
+    assert (table.whole, table.by_worker) == (whole.whole, whole.by_worker)
+    assert {"(other)"} < table.by_prefix.keys()
+    assert combine(table.by_prefix.values()) == combine(whole.by_prefix.values())
+    check_views(table)
 
 
 def test_free_slots_in_whose_place_libraries_computed_are_not_idle():
