@@ -7,12 +7,11 @@ one instant and add up, and a peak that lasted for one sample stays visible howe
 from __future__ import annotations
 
 import math
+from array import array
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
-
-import numpy as np
 
 from dask_efficiency.accounts.cluster.presence import Presence
 from dask_efficiency.accounts.cluster.timeline import MAX_BINS
@@ -137,7 +136,8 @@ class _Line:
 
     def __init__(self, *, prefixes: bool = False) -> None:
         self.limit = 0
-        self.rows = np.zeros((MAX_BINS, 3), np.int64)
+        #: Three numbers for each bin: arrays of numpy take ten times as long, one number at a time.
+        self.rows = array("q", bytes(24 * MAX_BINS))
         #: Managed bytes by prefix in each bin; None if they are not followed.
         self.prefixes: dict[int, Mapping[str, int]] | None = {} if prefixes else None
         #: Bin of the last sample, and what holds until the next one.
@@ -148,8 +148,9 @@ class _Line:
         """Note a sample: the most since the one before, and what there is now."""
         self.carry_to(bin_)
         self._now = now, prefixes
-        if most[0] >= self.rows[bin_, 0]:
-            self.rows[bin_] = most
+        at = 3 * bin_
+        if most[0] >= self.rows[at]:
+            self.rows[at], self.rows[at + 1], self.rows[at + 2] = most
             if self.prefixes is not None:
                 self.prefixes[bin_] = prefixes
 
@@ -157,25 +158,26 @@ class _Line:
         """Fill the bins after the last sample up to this one, as nothing else came."""
         numbers, prefixes = self._now
         if 0 <= self._last < bin_:
-            self.rows[self._last + 1 : bin_ + 1] = numbers
+            self.rows[3 * self._last + 3 : 3 * bin_ + 3] = array("q", numbers * (bin_ - self._last))
             if self.prefixes is not None:
                 self.prefixes |= dict.fromkeys(range(self._last + 1, bin_ + 1), prefixes)
         self._last = max(self._last, bin_)
 
     def merge(self) -> None:
         """Merge neighbours: the higher one stays."""
-        half = MAX_BINS // 2
-        pairs = self.rows.reshape(half, 2, 3)
-        most = pairs[:, :, 0].argmax(axis=1)
-        self.rows = np.concatenate([pairs[np.arange(half), most], np.zeros((half, 3), np.int64)])
+        rows = self.rows
+        higher = [2 * i + (rows[6 * i + 3] > rows[6 * i]) for i in range(MAX_BINS // 2)]
+        merged = array("q", (number for i in higher for number in rows[3 * i : 3 * i + 3]))
+        self.rows = merged + array("q", bytes(8 * len(merged)))
         if self.prefixes is not None:
-            self.prefixes = {i // 2: row for i, row in self.prefixes.items() if most[i // 2] == i % 2}
+            known = self.prefixes
+            self.prefixes = {i // 2: known[i] for i in higher if i in known}
         self._last //= 2
 
     def line(self, first: int, stop: int) -> MemoryLine:
         """The bins from ``first`` until before ``stop``."""
         self.carry_to(stop - 1)
-        process, managed, spilled = (tuple(column) for column in self.rows[first:stop].T.tolist())
+        process, managed, spilled = (tuple(self.rows[3 * first + i : 3 * stop : 3]) for i in range(3))
         prefixes = [(self.prefixes or {}).get(bin_, {}) for bin_ in range(first, stop)]
         return MemoryLine(self.limit, process, managed, spilled, _by_prefix(prefixes, managed))
 
