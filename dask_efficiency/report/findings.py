@@ -80,6 +80,7 @@ BOUND_COUNTS, NAMED_COUNTS = 0.5, 2.0
 NAMED = frozenset({"slow-worker", "slow-host", "repeats", "reads-again", *EXPLAINS})
 #: Loss while one task puts a result together, which is part of its way to the client.
 FETCHED = "idle/parallelism"
+OF_GRAPH = "idle/graph"
 
 
 def find(report: EfficiencyReport) -> tuple[Finding, ...]:
@@ -252,6 +253,9 @@ def _losses(report: EfficiencyReport) -> list[Finding]:
     joined = [
         part for part in worth if part.kind in of_waiting or (part.kind in of_small and part.kind not in report.savings)
     ]
+    graph = sum(part.ns for part in joined if part.kind == OF_GRAPH)
+    if of_small and 2 * graph > sum(part.ns for part in joined):  # graphs, not the number of their tasks, cost most
+        joined = [part for part in joined if part.kind != OF_GRAPH or part.kind in of_waiting]
     if facts.no_scheduling:  # that explains some, or all, of the waiting
         of_others = FOR_SCHEDULER if facts.one_by_one else (*FOR_SCHEDULER, "graph", UNKNOWN, "")
         joined = [part for part in joined if part.bucket is not Bucket.IDLE or part.cause not in of_others]

@@ -42,6 +42,8 @@ FEW_IN_LIBRARIES = 0.05
 #: Seconds of building for each task from which it is what tasks are made of that takes long: a hundred times as long as
 #: a task of a collection takes. By judgement.
 LONG_BUILDING = 0.01
+#: Tasks of a graph below which taking it in takes long for what it is cut out of. By judgement.
+FEW_IN_GRAPH = 10
 #: Share of the cores in use, by anybody, from which more processes find none. By judgement.
 FULL_CORES = 0.9
 #: Objects from which it matters that each is pickled by itself on its way to a client. By judgement: some seconds.
@@ -100,6 +102,7 @@ _CONDITIONS: Mapping[str, Callable[[Conditions], bool]] = {
     "fills-workers": lambda facts: facts.fills_workers,
     "waited-for": lambda facts: bool(facts.waited_for),
     "many-graphs": lambda facts: facts.graphs >= MANY_GRAPHS and facts.client_phase in ("optimize", "upload", "calls"),
+    "many-small": lambda facts: facts.graphs >= MANY_GRAPHS and facts.tasks_per_graph < FEW_IN_GRAPH,
     "optimizes": lambda facts: facts.client_phase == "optimize",
     "uploads": lambda facts: facts.client_phase == "upload",
     "calls": lambda facts: facts.client_phase == "calls" or facts.client_activity in ("call", "wait"),
@@ -303,6 +306,7 @@ idle/restricted: Threads idle that may not run the waiting tasks
     Let more workers run these tasks: workers=, resources= and annotations restrict them.
 idle/graph: Threads idle while the scheduler takes in a graph
     loop-held: Do without it, or speed it up: it took {loop_share} of the scheduler's event loop, busy {loop_busy} of the time.
+    many-small: Compute all of it together, by one dask.compute(): {graphs} came, each with its whole collection.
     Make graphs smaller, by bigger partitions, and keep large objects out of them.
 idle/parallelism: Threads idle, too few tasks at a time
     skewed: Split or salt the key: the input of the longest task is {larger} times as large.

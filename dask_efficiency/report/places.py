@@ -10,6 +10,7 @@ from dask_efficiency.accounts.metered import SECONDS
 from dask_efficiency.plugin.names import ALL_WORKERS
 from dask_efficiency.report.blocks import FOR_SCHEDULER
 from dask_efficiency.report.conditions import Conditions
+from dask_efficiency.report.culprits import senders
 from dask_efficiency.report.lost_time import CauseLoss
 from dask_efficiency.report.metered import own_labels, spilled_text
 from dask_efficiency.report.model import EfficiencyReport
@@ -38,7 +39,7 @@ def place_of_loss(report: EfficiencyReport, facts: Conditions, part: CauseLoss, 
         return sentence(facts.blocked_by)
     if part.bucket is Bucket.IDLE:
         if part.cause in ("graph", *FOR_SCHEDULER):
-            return _who_held_up(facts, part.cause)
+            return _who_held_up(facts, part.cause) or _most_of_time(report, part.cause)
         return _long_task(report, facts) if part.cause in ("parallelism", "") else _most_of_time(report, part.cause)
     causes = (part.cause,) if part.cause else (UNKNOWN, "")
     of_tasks = part.bucket is Bucket.THREAD_NONCPU
@@ -115,6 +116,10 @@ def _sent(report: EfficiencyReport, prefix: str) -> str:
 
 def _most_of_time(report: EfficiencyReport, cause: str) -> str:
     """Tasks that ran most of the time: others like them queued, of workers that had too many."""
+    if cause == "graph":
+        lines = senders(report, {prefix: skew.count for prefix, skew in report.skew.items()})
+        (line, n), *_ = lines.most_common(1) or [("", 0)]
+        return f"computed by {sentence(line)}" if line and n > MOST * lines.total() else ""
     if cause != "imbalance":
         return ""
     held = {prefix: row.ns(*HELD) for prefix, row in report.by_prefix.items()}

@@ -79,6 +79,7 @@ CURES = [
         "Use more cores: 16 threads share 2 cores. Fewer threads are no slower.",
         {"threads": 16.0},
     ),
+    ("idle/graph", "Compute all of it together", {"graphs": 220, "tasks_per_graph": 2.0}),
     ("thread-noncpu/core", "Leave a core to the client", {"libraries": 0.0}),
     ("overhead overhead/event-loop overhead/unknown", "Give workers more memory, or make", {"spilling": 0.1}),
     (

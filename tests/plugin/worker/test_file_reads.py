@@ -135,7 +135,8 @@ def test_files_that_are_open_for_reading_are_found_with_what_was_read(tmp_path: 
         assert not reads.sizes()  # nothing was read
         read_in_a_thread(file)
         looks.look(14 * MIN_INTERVAL_NS, lambda: ["load"])
-    assert [*reads.sizes().values()] == [4 * MB]
+    # others that this process may have open are small
+    assert sum(reads.sizes().values()) == pytest.approx(4 * MB, rel=0.1)
     (found,) = (n for each, n in reads.totals().items() if each.label == READ)
     assert found == pytest.approx(4 * MB, rel=0.01)
 
