@@ -199,6 +199,7 @@ PROGRAMS = {
         leaking,
         "1 GiB",
         r"grows, and stays",
+        workers={"threads_per_worker": 1},
         sized=False,
     ),
 }

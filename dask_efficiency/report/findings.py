@@ -119,13 +119,13 @@ def find(report: EfficiencyReport) -> tuple[Finding, ...]:
 
 
 def leading(report: EfficiencyReport) -> tuple[Finding, ...]:
-    """Findings that are shown first, at most :data:`MAX_SHOWN`: what went wrong, what is not measured, what costs most.
+    """Findings that are shown first, at most :data:`MAX_SHOWN`.
 
-    None of the latter is far smaller than the first of them.
+    What went wrong, what costs most, of which none is far smaller than the first, and what is not measured, or leaks.
     """
     found = find(report)
     wrong = [one for one in found if one.kind in ENDINGS]
-    unknown = [one for one in found if one.kind == Bucket.UNMEASURED and report.not_measured]
+    unknown = [one for one in found if one.kind == "leak" or (one.kind == Bucket.UNMEASURED and report.not_measured)]
     costs = [one for one in found if one not in (*wrong, *unknown)]
     costs = [one for one in costs if _expected_saving(one) >= WORTH_SHOWING * _expected_saving(costs[0])]
     shown = (*wrong, *costs)[: MAX_SHOWN - len(unknown)]

@@ -16,7 +16,7 @@ from dask_efficiency.accounts.metered import (
     PROCESS,
     UNSPILLED,
 )
-from dask_efficiency.report.findings import find
+from dask_efficiency.report.findings import find, leading
 from dask_efficiency.report.memory import MemoryOfWorker, memory_by_worker
 from dask_efficiency.report.memory_needs import NOTHING_MEASURED, ideal_limit, needed_limit, needs_of
 from dask_efficiency.report.turnover import LostWorker
@@ -188,6 +188,8 @@ def test_memory_that_grows_and_that_tasks_leave_behind_is_a_leak() -> None:
     found = next(one for one in find(leaking(GIB, 0.8 * GIB)) if one.kind == "leak")
     assert found.where == "worker w1 by 1.0 GiB, most of it left by tasks of parse"
     assert found.saves_seconds is None
+    slept = leaking(GIB, 0.8 * GIB, by_worker={"w1": seconds(thread_cpu=1800, thread_noncpu=1800)})
+    assert [one.kind for one in leading(slept)][-1] == "leak", "it is shown beside what costs time"
     # Growth that no task explains, or little of it, is no leak.
     for report in (leaking(GIB, 0.2 * GIB), leaking(0.01 * GIB, 0.01 * GIB), leaking(-GIB, 1.0)):
         assert "leak" not in {one.kind for one in find(report)}
