@@ -15,6 +15,8 @@ from dask_efficiency.show.figures import format_bytes, format_seconds, format_sh
 THRESHOLDS = ("target", "spill", "pause", "terminate")
 #: Share of the peak from which a prefix has a colour. By eye.
 WORTH_NAMING = 0.01
+#: Workers whose memory is drawn, and steps of such a drawing: a page stays small. By eye.
+MAX_DRAWN, MAX_STEPS = 12, 60
 #: A limit this many times above what was taken is not drawn: it would flatten all else. By eye.
 FAR_ABOVE = 3
 
@@ -102,18 +104,25 @@ def _drawn(
     *,
     small: bool = False,
 ) -> Levels:
+    together = -(-timeline.bins // MAX_STEPS) if small else 1
+    if together > 1:  # of neighbours, the step with most
+        most_first = [
+            max(range(i, min(i + together, timeline.bins)), key=line.process.__getitem__)
+            for i in range(0, timeline.bins, together)
+        ]
+        areas = [(label, tuple(row[i] for i in most_first)) for label, row in areas]
     taken = max(map(sum, zip(*(row for _, row in areas), strict=True)), default=0)
     near = line.limit <= FAR_ABOVE * taken
     most = max(taken, line.limit if near else 0, 1)
     lines = [(share * line.limit, f"{name} {format_share(share)}") for name, share in at.items()]
     shown = tuple(one for one in (*lines, (line.limit, "limit")) if near and line.limit)
     top = format_bytes(most)
-    return Levels(timeline.bin_ns, timeline.elapsed_ns, tuple(areas), shown, most, top, label, small)
+    return Levels(timeline.bin_ns * together, timeline.elapsed_ns, tuple(areas), shown, most, top, label, small)
 
 
 def _workers(timeline: MemoryTimeline, at: Mapping[str, float], extent: Extent) -> Table:
     rows, drawings = [], []
-    for name, line in list(timeline.workers.items())[: extent.workers]:
+    for name, line in list(timeline.workers.items())[: _shown(extent)]:
         i = line.process.index(line.peak)
         shares = (format_bytes(line.managed[i]), _signed(line.unmanaged[i]), format_bytes(max(line.spilled)))
         of_limit = format_share(line.peak / line.limit) if line.limit else "-"
@@ -127,5 +136,9 @@ def _workers(timeline: MemoryTimeline, at: Mapping[str, float], extent: Extent) 
 
 
 def _more(timeline: MemoryTimeline, extent: Extent) -> str:
-    more = len(timeline.workers) - extent.workers + timeline.more_workers
-    return f"The {extent.workers} workers that came nearest to their limits; {more} more." if more > 0 else ""
+    more = len(timeline.workers) - _shown(extent) + timeline.more_workers
+    return f"The {_shown(extent)} workers that came nearest to their limits; {more} more." if more > 0 else ""
+
+
+def _shown(extent: Extent) -> int:
+    return min(extent.workers, MAX_DRAWN)

@@ -143,3 +143,13 @@ def test_areas_are_drawn_from_the_top_down_and_names_of_lines_do_not_overlap() -
 )
 def test_blocks_are_as_high_as_the_highest_of_those_that_share_one(shares, width, text) -> None:
     assert blocks_of(shares, width) == text
+
+
+def test_small_drawings_have_few_steps_each_the_one_with_most() -> None:
+    many = tuple((i * 7) % 50 for i in range(240))
+    grown = line(0, many, (0,) * 240, (0,) * 240)
+    (drawing,) = memory_through(of_memory(MemoryTimeline(10**9, 240 * 10**9, grown, {"a": grown})), PAGE).table.drawings
+    assert isinstance(drawing, Levels)
+    assert drawing.bin_ns == 4 * 10**9
+    (_, unmanaged) = drawing.areas[-1]
+    assert unmanaged == tuple(max(many[i : i + 4]) * GIB for i in range(0, 240, 4))
