@@ -309,8 +309,7 @@ def test_tasks_that_were_sent_one_by_one_are_told_to_be_sent_together_and_the_li
     for fields in ({"rounds": 1}, {"rounds": 60}, {"rounds": 190, "tasks": {"succeeded": 900}}):
         together = {one.kind: one for one in find(replace(report, **fields))}
         assert together["idle/parallelism"].advice.startswith("Split the tasks of inc")
-        small = together.get("small-tasks") or together["idle/graph"]
-        assert small.advice.startswith("Make partitions bigger" if "tasks" in fields else "Compute all of it together")
+        assert together["idle/graph"].advice.startswith("Compute all of it together")
 
 
 def test_a_client_waits_for_each_of_many_computations_unless_they_fill_the_threads() -> None:
