@@ -29,7 +29,6 @@ import distributed
 from dask_efficiency.accounts.cluster.windows import Interval
 from dask_efficiency.accounts.intake import fitting
 from dask_efficiency.accounts.lines import IMPORT, MAX_DEPTH, MAX_ROWS, Frame, Stack, blamed, is_import, is_the_users
-from dask_efficiency.plugin import names
 from dask_efficiency.plugin.guard import Guard
 from dask_efficiency.plugin.stacks import MAX_WALKED, Stacks, folder_of, frames_of_others, has_gil, has_nothing_to_do
 from dask_efficiency.plugin.thread_clocks import HeldReader, ThreadClocks, ThreadFiles, cpu_clock
@@ -55,7 +54,8 @@ COMPUTE, LOCK, AWAIT, OWN = "compute", "lock", "await", "own"
 BUILD, LOCAL, OPTIMIZE, HASH, PICKLE, UNPICKLE = "build", "local", "optimize", "hash", "pickle", "unpickle"
 WAIT, RECEIVE, SEND, CALL = "wait", "receive", "send", "call"
 
-_DASK, _DISTRIBUTED, _OURS = (fitting(folder_of(module)) for module in (dask, distributed, names))
+_PACKAGE = sys.modules[__name__.partition(".")[0]]
+_DASK, _DISTRIBUTED, _OURS = (fitting(folder_of(module)) for module in (dask, distributed, _PACKAGE))
 #: What a function of Dask does, by its name; the outermost that is listed counts. Later ones are parts of it.
 _FUNCTIONS = tuple(
     (activity, re.compile(rf"(?:^|[._])(?:{functions})$"))
