@@ -13,6 +13,7 @@ import os
 import platform
 import random
 import re
+import sys
 import threading
 from array import array
 from collections.abc import Iterable, Iterator, Mapping, Sequence
