@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 
 from dask_efficiency.accounts.buckets import Bucket
-from dask_efficiency.accounts.lines import NATIVE, Stack, is_the_users, place_of
+from dask_efficiency.accounts.lines import NATIVE, PYTHON, Stack, is_the_users, place_of
 from dask_efficiency.report.bounds import without_others
 from dask_efficiency.report.culprits import lost_stacks, senders
 from dask_efficiency.report.kinds import BESIDE, page_of
@@ -48,7 +48,7 @@ def computing(report: EfficiencyReport) -> tuple[Finding | None, frozenset[str]]
         prefixes[prefix] += ns if how != NATIVE else 0
     recipe = recipe_for(COMPUTING, of_python, prefixes=prefixes, lines=senders(report, prefixes))
     if recipe is None:
-        return _of_rows(report, rows, _is_in_own_code, 0.0), frozenset()
+        return _of_rows(report, [row for row in rows if row[1] == PYTHON], _is_in_own_code, 0.0), frozenset()
     waits = [row for row in exact_stacks(report) if row.bucket == Bucket.THREAD_NONCPU and row.cause in _TURNS]
     whole = {cause: sum(row.ns for row in waits if row.cause == cause) for cause in _TURNS}
     # What threads wait for a core because of other processes is not this code's.

@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from dask_efficiency.accounts.buckets import HELD, UNKNOWN, Bucket
+from dask_efficiency.accounts.metered import of_shuffles
 from dask_efficiency.accounts.waits import CLUSTER, SHUFFLE
 from dask_efficiency.report.blocks import FOR_SCHEDULER, stacks_beside_tasks
 from dask_efficiency.report.bounds import CORE, OF_CURE, bounded_saving, kept_promise, largest_saving
@@ -108,7 +109,7 @@ def find(report: EfficiencyReport) -> tuple[Finding, ...]:
         explained |= {FOR_CLUSTER}
     much = [one for one in (computed, shuffled, read) if one is not None]
     if much and shares_cores(facts):  # that is what the cores are busy with
-        explained |= {CORE, GIL} if facts.short_of_cores else {CORE}
+        explained |= _kept_busy(report, facts, computed, read)
     found = [*(one for one in found if one.kind not in explained), *much]
     beside = told_beside(report, facts.memory)
     found += [_beside(kind, where=where, evidence=facts.memory.evidence) for kind, where in beside]
@@ -116,6 +117,19 @@ def find(report: EfficiencyReport) -> tuple[Finding, ...]:
     worth = [one for one in found if one.saves_seconds is None or one.saves_seconds >= least]
     worth = [one for one in worth if not follows(first, report, one.kind)]
     return (*first, *sorted(worth, key=_ranking))[:MAX_FINDINGS]
+
+
+def _kept_busy(report: EfficiencyReport, facts: Conditions, *much: Finding | None) -> set[str]:
+    """Waits for cores, and for the GIL where these are short, that are part of what takes much of all thread time.
+
+    Of shuffles, which wait for other things as well, only if their tasks have most of these waits.
+    """
+    kinds = {CORE, GIL} if facts.short_of_cores else {CORE}
+    if any(one is not None for one in much):
+        return kinds
+    waits = lost_prefixes(report)
+    moved = {kind: sum(ns for prefix, ns in waits[kind].items() if of_shuffles(prefix)) for kind in kinds}
+    return {kind for kind in kinds if moved[kind] > MOST * waits[kind].total()}
 
 
 def leading(report: EfficiencyReport) -> tuple[Finding, ...]:

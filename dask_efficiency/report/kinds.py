@@ -39,6 +39,9 @@ OTHERS = 0.2
 
 #: Share of the CPU time in threads of libraries below which these crowd no cores. By judgement.
 FEW_IN_LIBRARIES = 0.05
+#: Share from which they crowd these, so that fewer of them may help; and workers' threads, as a multiple of cores, from
+#: which these crowd them. By judgement.
+MANY_IN_LIBRARIES, NEARLY_AS_MANY = 0.25, 0.75
 #: Seconds of building for each task from which it is what tasks are made of that takes long: a hundred times as long as
 #: a task of a collection takes. By judgement.
 LONG_BUILDING = 0.01
@@ -73,8 +76,8 @@ class FindingKind:
 
 def shares_cores(facts: Conditions) -> bool:
     """True if threads wait for cores while others of the cluster's own compute on these: each core is busy with one."""
-    own = facts.threads > facts.cores or facts.libraries < FEW_IN_LIBRARIES
-    return own and facts.others < OTHERS and not facts.in_libraries
+    as_many = facts.threads > NEARLY_AS_MANY * facts.cores and facts.libraries < MANY_IN_LIBRARIES
+    return as_many and facts.others < OTHERS and facts.children_share < MOST
 
 
 #: Conditions of cures by name.
@@ -141,8 +144,8 @@ _CONDITIONS: Mapping[str, Callable[[Conditions], bool]] = {
     "children-known": lambda facts: facts.children_seconds > 0,
     "for-libraries": lambda facts: facts.for_libraries,
     "in-libraries": lambda facts: facts.in_libraries,
-    "many-threads": lambda facts: facts.threads > facts.cores,
-    "no-library": lambda facts: facts.libraries < FEW_IN_LIBRARIES,
+    "many-threads": lambda facts: facts.threads > facts.cores and not facts.libraries >= MANY_IN_LIBRARIES,
+    "no-library": lambda facts: shares_cores(facts) and facts.libraries < FEW_IN_LIBRARIES,
     "gil-taken": lambda facts: facts.gil_taken,
     "crowded-loops": lambda facts: facts.loops_starved and facts.others >= OTHERS,
     "loops-starved": lambda facts: facts.loops_starved,
@@ -422,7 +425,7 @@ spare-memory: Workers have memory to spare
     Ask for less memory, or use more threads in each worker.
 seceded: Only tasks that had seceded ran
     Let them compute before secede(), or after rejoin(): in between they hold no thread, and are in no sum.
-computing: Python code computes most of the time
+computing: Computing in Python
     Use functions of whole arrays or columns, or compile it by numba: Python steps hold the GIL.
 shuffling: Shuffling rows between workers
     Shuffle fewer columns, filter before, or merge with one partition: a small table needs no shuffle.
