@@ -72,6 +72,15 @@ class _File:
         return f"{way} {name}"
 
 
+class _Read:
+    """Bytes and files that were read since the beginning."""
+
+    def __init__(self) -> None:
+        self.files: dict[str, _File] = {}
+        self.by_prefix: Counter[str] = Counter()
+        self.looks = self.of_others = 0
+
+
 class FileReads:
     """Adds up what was read by file and by prefix, from when a window was opened while none was."""
 
@@ -79,16 +88,15 @@ class FileReads:
         self.begin()
 
     def begin(self) -> None:
-        """Begin anew."""
-        self._files: dict[str, _File] = {}
-        self._by_prefix: Counter[str] = Counter()
-        self._looks = self._of_others = 0
+        """Begin anew, also while another thread adds."""
+        self._read = _Read()
 
     def add(self, nbytes: int, elapsed: int, prefixes: Sequence[str], found: Iterable[OpenFile]) -> None:
         """Add bytes that tasks of these prefixes read in so many nanoseconds, with the files that are open by then."""
-        self._looks += 1
+        read = self._read
+        read.looks += 1
         for prefix, part in zip(prefixes, in_proportion([1] * len(prefixes), nbytes), strict=True):
-            self._by_prefix[prefix] += part
+            read.by_prefix[prefix] += part
         opened: dict[str, list[OpenFile]] = {}
         for one in found:
             opened.setdefault(one.identity, []).append(one)
@@ -96,19 +104,19 @@ class FileReads:
         parts = in_proportion([same[0].nbytes for same in opened.values()], nbytes) if opened else ()
         for (identity, same), part in zip(opened.items(), parts, strict=True):
             most = 0
-            if identity in self._files or len(self._files) < MAX_FILES:
-                file = self._files.setdefault(identity, _File())
-                file.see(same, self._looks)
+            if identity in read.files or len(read.files) < MAX_FILES:
+                file = read.files.setdefault(identity, _File())
+                file.see(same, read.looks)
                 most = min(part, times * file.nbytes)
                 file.read += most
-            self._of_others += part - most
+            read.of_others += part - most
 
     def totals(self) -> dict[Metered, int]:
         """Bytes by prefix, and by file and the way in which it was seen."""
-        found = {Metered(FILES, "", prefix, READ, BYTES): n for prefix, n in self._by_prefix.copy().items()}
+        found = {Metered(FILES, "", prefix, READ, BYTES): n for prefix, n in self._read.by_prefix.copy().items()}
         for name, file in self._named():
             add(found, {Metered(FILES, "", "", file.label(name), BYTES): file.read})
-        add(found, {Metered(FILES, "", "", f"{ONCE} {OTHER}", BYTES): self._of_others})
+        add(found, {Metered(FILES, "", "", f"{ONCE} {OTHER}", BYTES): self._read.of_others})
         return found
 
     def sizes(self) -> dict[Metered, int]:
@@ -120,12 +128,21 @@ class FileReads:
 
     def _named(self) -> list[tuple[str, _File]]:
         """Files; the first ones by names of their own, as the others must not change theirs."""
-        files = self._files.copy().items()
+        files = self._read.files.copy().items()
         return [(identity if i < MAX_NAMED else OTHER, file) for i, (identity, file) in enumerate(files)]
 
 
 #: Held by the one worker of a process that looks, for all of them.
 _LOOKING = threading.Lock()
+
+
+def _forked() -> None:
+    global _LOOKING
+    _LOOKING = threading.Lock()  # that of the parent may be held for ever
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forked)
 
 
 class FileLooks:
@@ -142,7 +159,7 @@ class FileLooks:
         self._not_data = (self._of_dask, "/proc/", "/sys/", *libraries)
         #: The instant from which bytes are added up, with these bytes and the number of modules then.
         self._since, self._interval = (0, 0, 0), MIN_INTERVAL_NS
-        self._looking = False
+        self._looking: threading.Lock | None = None
         self._counters: list[int] = []
         try:
             for of in ("", f"task/{loop_native_id}/", f"task/{threading.get_native_id()}/"):
@@ -156,8 +173,8 @@ class FileLooks:
         for descriptor in self._counters:
             os.close(descriptor)
         self._counters = []
-        if self._looking:
-            _LOOKING.release()
+        if self._looking is not None:
+            self._looking.release()
 
     def look(self, at: int, running: Callable[[], Sequence[str]]) -> None:
         """Look, if enough was read; ``running`` gives the prefix of each thread's task.
@@ -167,9 +184,10 @@ class FileLooks:
         then, before, modules = self._since
         if at - then < self._interval:
             return
-        self._looking = self._looking or _LOOKING.acquire(blocking=False)
-        if not self._looking:
-            return
+        if self._looking is None:
+            if not (lock := _LOOKING).acquire(blocking=False):
+                return
+            self._looking = lock
         read, elapsed = self._bytes_read(), at - then
         known = elapsed <= max(MAX_INTERVAL_NS, 2 * self._interval) and len(sys.modules) == modules
         if known and read - before < MIN_BYTES:

@@ -92,7 +92,7 @@ class MemoryMeter:
         at = monotonic_ns()
         there = [stored(ts, at) for ts in self._worker.state.tasks.values() if ts.state == "memory"]
         self.results.begin_anew(there, spills.on_disk, at=at)
-        PROCESS_MEMORY.join(self._joined, self._held, partial(self.guard, self._heard))
+        PROCESS_MEMORY.join(self._joined, lambda: self.guard(self._held) or 0, partial(self.guard, self._heard))
         self._threads.measures_memory = True
 
     def stop(self) -> None:
@@ -111,8 +111,8 @@ class MemoryMeter:
 
     def _on_disk(self) -> tuple[int, int]:
         """Bytes of results on disk by Dask: their size in memory, and there."""
-        spilled = getattr(self._worker.data, "spilled_total", None)
-        return (0, 0) if spilled is None else (whole_number(spilled.memory), whole_number(spilled.disk))
+        in_memory, there = getattr(self._worker.data, "spilled_total", None) or (0, 0)
+        return whole_number(in_memory), whole_number(there)
 
     def _heard(self, reading: MemoryReading) -> None:
         """Take a reading, one at a time, in any thread."""

@@ -27,6 +27,7 @@ import sys
 import threading
 from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 from time import monotonic_ns
 from typing import NamedTuple
 
@@ -64,9 +65,11 @@ class ProcessMemory:
     """Reads the memory of this process, for all its workers; called in any thread."""
 
     def __init__(self) -> None:
+        self._status = self._reset = -1
+        self._begin()
+
+    def _begin(self) -> None:
         self._lock = threading.RLock()  # a failure in what hears of a reading ends the readings
-        self._status = -1
-        self._reset = -1
         #: The most that the kernel told last.
         self._most = 0
         #: By worker: its results in memory now, and what hears of each reading.
@@ -91,6 +94,13 @@ class ProcessMemory:
             self._workers.pop(worker, None)
             if not self._workers:
                 self._close()
+
+    def forked(self) -> None:
+        """Begin anew in a child, without the parent's workers, files and lock."""
+        with suppress(OSError):  # another thread was closing them
+            self._close()
+        self._status = self._reset = -1
+        self._begin()
 
     def _close(self) -> None:
         for descriptor in (self._status, self._reset):
@@ -130,7 +140,7 @@ class ProcessMemory:
                 return None
             peak = most if self._reset >= 0 or most > self._most else resident
             self._most = most
-            before, self._held = self._held, sum(held() for held, _ in self._workers.values())
+            before, self._held = self._held, sum(held() for held, _ in list(self._workers.values()))
             reading = MemoryReading(monotonic_ns(), resident, max(peak, resident), self._held)
             beyond, peaks = reading.peak - max(before, self._held), self._peaks
             while peaks and peaks[-1][1] <= beyond:
@@ -164,3 +174,5 @@ def _bytes_of(status: bytes, name: bytes) -> int:
 
 #: The process of this module's workers.
 PROCESS_MEMORY = ProcessMemory()
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=PROCESS_MEMORY.forked)

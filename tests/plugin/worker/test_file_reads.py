@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import IO
@@ -105,10 +107,20 @@ def test_all_bytes_are_of_the_prefixes_that_ran_also_where_no_file_is_open() -> 
     assert not reads.sizes()
 
 
+def test_what_is_added_as_it_begins_anew_is_of_before() -> None:
+    reads = FileReads()
+
+    def found() -> Iterator[OpenFile]:
+        reads.begin()
+        yield named("one")
+
+    reads.add(MB, TENTH, ["load"], found())
+    assert not reads.sizes()
+    assert not bytes_of(reads)
+
+
 @contextmanager
 def looks_at(reads: FileReads, local: Path) -> Iterator[FileLooks]:
-    if not Path("/proc/self/io").exists():
-        pytest.skip("/proc/self/io is not there: nobody counts what is read")
     with (
         closing(HeldReader()) as reader,
         closing(FileLooks(reader, threading.get_native_id(), str(local), reads)) as it,
@@ -123,7 +135,7 @@ def read_in_a_thread(file: IO[bytes]) -> None:
     thread.join()
 
 
-def test_files_that_are_open_for_reading_are_found_with_what_was_read(tmp_path: Path) -> None:
+def find_what_was_read(tmp_path: Path) -> None:
     path = tmp_path / "data"
     path.write_bytes(bytes(4 * MB))
     reads = FileReads()
@@ -141,7 +153,7 @@ def test_files_that_are_open_for_reading_are_found_with_what_was_read(tmp_path: 
     assert found == pytest.approx(4 * MB, rel=0.01)
 
 
-def test_what_is_read_with_a_file_of_dasks_own_open_or_after_a_long_time_is_left_out(tmp_path: Path) -> None:
+def leave_out_what_is_of_dask_or_was_long_ago(tmp_path: Path) -> None:
     reads = FileReads()
     for name in ("spilled", "data"):
         (tmp_path / name).mkdir()
@@ -157,7 +169,7 @@ def test_what_is_read_with_a_file_of_dasks_own_open_or_after_a_long_time_is_left
     assert not reads.sizes()
 
 
-def test_of_the_workers_of_one_process_one_looks(tmp_path: Path) -> None:
+def look_for_one_worker_of_two(tmp_path: Path) -> None:
     path = tmp_path / "data"
     path.write_bytes(bytes(4 * MB))
     first, second = FileReads(), FileReads()
@@ -170,3 +182,14 @@ def test_of_the_workers_of_one_process_one_looks(tmp_path: Path) -> None:
             looks.look(14 * MIN_INTERVAL_NS, lambda: ["load"])
     assert first.sizes()
     assert not second.sizes()
+
+
+@pytest.mark.skipif(not Path("/proc/self/io").exists(), reason="/proc/self/io is not there: nobody counts")
+@pytest.mark.parametrize(
+    "function", [find_what_was_read, leave_out_what_is_of_dask_or_was_long_ago, look_for_one_worker_of_two]
+)
+def test_looks_of_a_process(tmp_path: Path, function: Callable[[Path], None]) -> None:
+    """One of its own, as all that a process reads and imports counts."""
+    name = function.__name__
+    code = f"from pathlib import Path; from {__name__} import {name}; {name}(Path({str(tmp_path)!r}))"
+    subprocess.run([sys.executable, "-c", code], check=True, cwd=Path(__file__).parents[3])
