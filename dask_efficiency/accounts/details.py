@@ -18,7 +18,7 @@ from dask_efficiency.accounts.checks import (
     wholes,
 )
 from dask_efficiency.accounts.lines import Frame, HolderRow, Holdup, SampleRow, Stack
-from dask_efficiency.accounts.metered import Metered
+from dask_efficiency.accounts.metered import BYTE_SECONDS, MEMORY, Metered
 from dask_efficiency.accounts.rows import add
 from dask_efficiency.accounts.skew import TaskSizes, decode_sizes, encode_sizes, merge_sizes
 
@@ -26,6 +26,8 @@ from dask_efficiency.accounts.skew import TaskSizes, decode_sizes, encode_sizes,
 MAX_DEPTH = 60
 #: Rows of a window's merged profile, the costliest first: 2.5 MB, as a row takes some 500 bytes. A guess.
 MAX_ROWS = 5_000
+#: Rows of the workers' own memory beside them: 15 for each of some thousand workers. A guess.
+MAX_OF_WORKERS = 50_000
 #: Long holds of each kind that are kept, the longest first. A guess: reports show fewer.
 MAX_HOLDS = 20
 _Value = TypeVar("_Value")
@@ -119,6 +121,8 @@ class MergedProfiles:
         self.skew: dict[str, TaskSizes] = {}
         #: By worker name; under an empty name once there are too many.
         self.metered: dict[tuple[str, Metered], int] = {}
+        #: Rows of the workers' own memory among them.
+        self._of_workers = 0
 
     @property
     def spans(self) -> set[str]:
@@ -135,14 +139,26 @@ class MergedProfiles:
             holds[:] = heapq.nlargest(MAX_HOLDS, every, key=lambda item: item[1].ns)
         merge_sizes(self.skew, details.skew)
         for one, value in metered.items():
-            kept = (worker, one), ("", one), ("", one.rest)
-            room = len(self.metered) < MAX_ROWS, len(self.metered) < 2 * MAX_ROWS, True
-            key = next(key for key, free in zip(kept, room, strict=True) if free or key in self.metered)
-            before = self.metered.get(key, 0)
+            if (key := self._kept_as(worker, one)) is None:
+                continue
+            if key not in self.metered:
+                self._of_workers += one.is_of_worker
             if key[1].is_level:  # also of a worker that came twice
                 self.metered[key] = max(value, self.metered.get(key, value))
-            else:
-                self.metered[key] = min(before + value, MAX_NANOSECONDS)
+                continue
+            total = self.metered.get(key, 0) + value
+            # Those of large clusters are larger, and travel as several rows.
+            self.metered[key] = total if one.unit == BYTE_SECONDS else min(total, MAX_NANOSECONDS)
+
+    def _kept_as(self, worker: str, one: Metered) -> tuple[str, Metered] | None:
+        """Name and quantity of a row; None of memory that may not be joined with that of others."""
+        key, rows = (worker, one), len(self.metered) - self._of_workers
+        room = self._of_workers < MAX_OF_WORKERS if one.is_of_worker else rows < MAX_ROWS
+        if room or key in self.metered:
+            return key
+        if one.context == MEMORY and one.is_level:
+            return None
+        return ("", one) if rows < 2 * MAX_ROWS or ("", one) in self.metered else ("", one.rest)
 
 
 def costliest(rows: Mapping[Any, int], limit: int) -> dict[Any, int]:

@@ -114,11 +114,16 @@ class Metered(NamedTuple):
         return self.unit == BYTES and of_file
 
     @property
+    def is_of_worker(self) -> bool:
+        """True for a worker's own memory, of which there are few: its limit, peaks and the like."""
+        return self.context == MEMORY and not self.prefix and not self.span
+
+    @property
     def rest(self) -> Metered:
         """The quantity as which it counts once too many are kept apart; of these there are few, whatever is counted."""
         known = self.context in (TRANSFERS, MEMORY, RESULTS) or (self.way and self.context != EXECUTE)
         known = known or (self.context, self.label) == (FILES, READ)
-        unit = self.unit if self.unit in (SECONDS, BYTES, COUNT, ITEMS) else OTHER
+        unit = self.unit if self.unit in (SECONDS, BYTES, COUNT, ITEMS, BYTE_SECONDS, BYTES_AN_HOUR) else OTHER
         if self.context == FILES and (way := self.label.partition(" ")[0]) in (SIZE, AGAIN, KEPT_OPEN, ONCE):
             return Metered(FILES, "", "", f"{way} {OTHER}", unit)
         return Metered(self.context, "", "", self.label if known else OTHER, unit)

@@ -15,6 +15,7 @@ from dask_efficiency.accounts.details import (
     decode_details,
     encode_details,
 )
+from dask_efficiency.accounts.facts import FactsBuilder, decode_facts, encode_facts
 from dask_efficiency.accounts.metered import Metered
 from dask_efficiency.accounts.rows import OTHER
 from tests.strategies import metered, nanoseconds, window_details
@@ -102,6 +103,32 @@ def test_beyond_a_bound_first_workers_and_then_labels_are_merged_and_sums_stay()
     merged.add("w3", WindowDetails(), {Metered("execute", "", "inc", "one more", "count"): 1})
     assert merged.metered["", Metered("execute", "", "", OTHER, "count")] == 1
     assert sum(merged.metered.values()) == 3 * MAX_ROWS + 1
+
+
+def test_byte_seconds_keep_their_sum_and_unit_however_many_rows_and_bytes_there_are():
+    merged = MergedProfiles()
+    for worker in range(12):
+        held = {Metered("memory", f"{worker}", f"p{i}", "held", "byte-seconds"): 1_000 for i in range(1_000)}
+        merged.add(f"w{worker}", WindowDetails(), held)
+    assert sum(merged.metered.values()) == 12_000_000
+    assert merged.metered["", Metered("memory", "", "", "held", "byte-seconds")] == 2_000_000
+    large, rows = MergedProfiles(), Metered("memory", "", "", "process", "byte-seconds")
+    for _ in range(5):
+        large.add("w", WindowDetails(), {rows: MAX_NANOSECONDS})
+    assert large.metered == {("w", rows): 5 * MAX_NANOSECONDS}
+    builder = FactsBuilder()
+    builder.add(5 * MAX_NANOSECONDS, worker="w", label="process", unit="byte-seconds")
+    assert decode_facts(encode_facts(builder.build())).sums("worker") == {("w",): 5 * MAX_NANOSECONDS}
+
+
+def test_each_worker_keeps_its_own_memory_and_what_was_at_the_peaks_of_others_is_left_out():
+    merged, peak = MergedProfiles(), Metered("memory", "", "", "process", "bytes")
+    at_peak = [Metered("memory", "", f"p{i}", "held at peak", "bytes") for i in range(100)]
+    for worker in range(1_000):
+        merged.add(f"w{worker}", WindowDetails(), {**dict.fromkeys(at_peak, 5), peak: worker})
+    assert [merged.metered[f"w{worker}", peak] for worker in range(1_000)] == [*range(1_000)]
+    assert len(merged.metered) == MAX_ROWS + 1_000
+    assert "" not in {worker for worker, _ in merged.metered}
 
 
 def test_sums_of_many_workers_stay_as_large_as_may_travel():
