@@ -180,6 +180,8 @@ class LowerEnvelope:
 
 #: Reasons that are kept apart; a guess that bounds memory: prefixes that follow one another are few.
 MAX_KEPT = 1_000
+#: Workers whose peaks a window keeps, the first ones: some megabytes. A guess.
+MAX_PEAKS = 5_000
 
 
 class KeptWindow:
@@ -202,13 +204,14 @@ class KeptWindow:
         self.at = at
         for kept, (nbytes, results) in seen.items():
             if kept not in self.nbytes and len(self.nbytes) >= MAX_KEPT:
-                continue
+                kept = Kept(OTHER, kept.why)
             self.nbytes[kept] = self.nbytes.get(kept, 0) + nbytes * elapsed
             self.results[kept] = self.results.get(kept, 0) + results * elapsed
 
     def note(self, worker: str, process: int, nbytes: Mapping[Kept, int]) -> None:
         """Note the memory of a worker's process at a look, or of all."""
-        if process > self.peaks.get(worker, _NO_PEAK)[0]:
+        room = not worker or worker in self.peaks or len(self.peaks) < MAX_PEAKS
+        if room and process > self.peaks.get(worker, _NO_PEAK)[0]:
             self.peaks[worker] = process, nbytes
 
 

@@ -11,6 +11,7 @@ from dask_efficiency.accounts.checks import MAX_NANOSECONDS, RefusedPayload
 from dask_efficiency.accounts.memory import (
     MAX_KEPT,
     MAX_LEVELS,
+    MAX_PEAKS,
     MAX_POINTS,
     MIN_POINTS,
     NOT_MEASURED,
@@ -108,5 +109,17 @@ def test_reasons_are_bounded() -> None:
     window = KeptWindow(at=0)
     window.accrue({Kept(str(i), Why.FUTURE): (1, 1) for i in range(2 * MAX_KEPT)}, at=1)
     window.accrue({Kept("0", Why.FUTURE): (1, 1), Kept("x", Why.FUTURE): (1, 1)}, at=2)
-    assert len(window.nbytes) == MAX_KEPT
+    assert len(window.nbytes) == MAX_KEPT + 1
     assert window.nbytes[Kept("0", Why.FUTURE)] == 2
+    assert window.nbytes[Kept(OTHER, Why.FUTURE)] == MAX_KEPT + 1  # nothing is lost
+    assert sum(window.results.values()) == 2 * MAX_KEPT + 2
+
+
+def test_peaks_are_bounded_and_that_of_all_is_among_them() -> None:
+    window = KeptWindow(at=0)
+    for i in range(2 * MAX_PEAKS):
+        window.note(f"w{i}", 1, {})
+    window.note("", 5, {})
+    window.note("w0", 2, {})
+    assert len(window.peaks) == MAX_PEAKS + 1
+    assert (window.peaks[""][0], window.peaks["w0"][0]) == (5, 2)

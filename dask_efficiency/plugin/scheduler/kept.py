@@ -65,7 +65,7 @@ class KeptWatch:
     def reply(self, kept: KeptWindow, at: int) -> dict[str, Any]:
         """Part of the reply of a window that closes: byte-seconds, seconds of results and bytes at peaks, by reason."""
         kept.accrue(self._seen, at=at)
-        peak, at_peak = kept.peaks.pop("", (0, {}))
+        peak, at_peak = kept.peaks.get("", (0, {}))
         rows = [
             (*why, nbytes / 1e9, kept.results.get(why, 0) / 1e9, at_peak.get(why, 0))
             for why, nbytes in sorted(kept.nbytes.items(), key=lambda item: -item[1])
@@ -73,6 +73,7 @@ class KeptWatch:
         workers = {
             name: [(*why, 0.0, 0.0, nbytes) for why, nbytes in nlargest(MAX_AT_PEAK, row.items(), key=itemgetter(1))]
             for name, (_, row) in kept.peaks.items()
+            if name
         }
         return {"rows": rows, "peak": peak, "workers": workers}
 

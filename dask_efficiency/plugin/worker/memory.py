@@ -150,8 +150,9 @@ class MemoryMeter:
     def levels(self) -> list[Any]:
         """Memory of a heartbeat."""
         self.sample()
-        last, peak, results = self._last, self._peak, self.results
-        self._peak = NOT_MEASURED
+        with PROCESS_MEMORY.lock:  # under which it is heard of readings
+            last, peak, results = self._last, self._peak, self.results
+            self._peak = NOT_MEASURED
         return encode_levels(
             MemoryLevels(
                 process=NOT_MEASURED if last is None else last.resident,

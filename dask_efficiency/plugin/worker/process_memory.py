@@ -69,7 +69,8 @@ class ProcessMemory:
         self._begin()
 
     def _begin(self) -> None:
-        self._lock = threading.RLock()  # a failure in what hears of a reading ends the readings
+        #: Held while workers hear of a reading; a failure in what hears of it ends the readings.
+        self.lock = threading.RLock()
         #: The most that the kernel told last.
         self._most = 0
         #: By worker: its results in memory now, and what hears of each reading.
@@ -83,14 +84,14 @@ class ProcessMemory:
 
     def join(self, worker: object, held: Callable[[], int], heard: Callable[[MemoryReading], object]) -> None:
         """Begin to read for a worker, which has its results measured by ``held``; it is ``heard`` of each reading."""
-        with self._lock:
+        with self.lock:
             self._workers[worker] = held, heard
             if self._status < 0 and sys.platform == "linux":
                 self._open()
 
     def leave(self, worker: object) -> None:
         """Read no more for a worker."""
-        with self._lock:
+        with self.lock:
             self._workers.pop(worker, None)
             if not self._workers:
                 self._close()
@@ -128,7 +129,7 @@ class ProcessMemory:
 
     def read(self) -> MemoryReading | None:
         """Memory now, and its peak since the last call; None if it is not measured."""
-        with self._lock:
+        with self.lock:
             if self._status < 0:
                 return None
             try:
@@ -159,7 +160,7 @@ class ProcessMemory:
         """Memory of a task that ends beside others, before it is noted that it :attr:`ended`; None if unknown."""
         if (reading := self.read()) is None:
             return None
-        with self._lock:
+        with self.lock:
             most = max(0, next((beyond for at, beyond in self._peaks if at > begun.at), 0) - begun.beyond)
         others = max(others, begun.others)
         alone = not others and self.ended < begun.at and len(self._workers) == 1
