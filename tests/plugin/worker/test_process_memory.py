@@ -178,7 +178,7 @@ from dask_efficiency.plugin.worker.process_memory import PROCESS_MEMORY as memor
 memory.join("w", lambda: 0, lambda reading: None)
 files = [one for one in (memory._status, memory._reset) if one >= 0]
 assert files
-memory._lock.acquire()
+memory.lock.acquire()
 file_reads._LOOKING.acquire()
 child = os.fork()
 if not child:
