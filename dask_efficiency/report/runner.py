@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import asyncio
 import builtins
-import importlib.abc
 import importlib.machinery
 import importlib.util
 import io
@@ -32,7 +31,8 @@ from typing import TYPE_CHECKING, Any
 
 from dask_efficiency.accounts.cluster.failures import error_text
 from dask_efficiency.files import processes
-from dask_efficiency.report.termination import after, before_termination
+from dask_efficiency.report.after_import import AfterImport
+from dask_efficiency.report.termination import PATIENCE, after, before_termination
 
 if TYPE_CHECKING:
     from distributed import Client
@@ -104,12 +104,12 @@ def main() -> None:
         sys.path.insert(0, os.getcwd() if run.is_module else os.path.dirname(os.path.realpath(run.script)))
     runner = Runner(run)
     if run.timeout is not None:
-        after(run.timeout, partial(runner.terminated, seconds=LAST_ANSWER))
+        after(run.timeout, runner.timed_out)
     try:
         if run.local:
             runner.start_local()
         else:
-            sys.meta_path.insert(0, _AfterImport("distributed", runner.watch))
+            sys.meta_path.insert(0, AfterImport("distributed", runner.watch))
         code, namespace = _prepared(run)
         exec(code, namespace)
     except SystemExit as end:
@@ -176,28 +176,6 @@ def _hiding_ours(hook: Callable[..., Any]) -> Callable[..., None]:
     return shown
 
 
-class _AfterImport(importlib.abc.MetaPathFinder):
-    """Calls a function once, right after a module was imported."""
-
-    def __init__(self, name: str, then: Callable[[], None]) -> None:
-        self._name, self._then = name, then
-
-    def find_spec(self, name: str, path: Any, target: Any = None) -> importlib.machinery.ModuleSpec | None:
-        if name != self._name:
-            return None
-        sys.meta_path.remove(self)
-        spec = importlib.util.find_spec(name)
-        if spec is not None and spec.loader is not None:
-            execute, then = spec.loader.exec_module, self._then
-
-            def exec_module(module: ModuleType) -> None:
-                execute(module)
-                then()
-
-            spec.loader.exec_module = exec_module  # type: ignore[method-assign]
-        return spec
-
-
 class Runner:
     """Opens a report when a client connects, closes it before the client or cluster closes, and shows all at the end.
 
@@ -216,7 +194,10 @@ class Runner:
         self._closed_for: object = None
         self._ended: list[tuple[EfficiencyReport, RunTrace | None]] = []
         self._notes: list[str] = []
-        self._finished = False
+        #: Held from the beginning of the end: by the main thread, or by that of a timeout.
+        self._ending = threading.Lock()
+        #: Set once all is saved and shown.
+        self._told = threading.Event()
         #: True once the report that is shown is there for `dask-efficiency report`.
         self._is_kept = False
 
@@ -335,7 +316,20 @@ class Runner:
 
     # -- when the script has ended -----------------------------------------------------------------
 
-    def terminated(self, name: str, die: Callable[[], None], seconds: float = HASTY_ANSWER) -> None:
+    @property
+    def _finished(self) -> bool:
+        return self._ending.locked()
+
+    def timed_out(self, name: str, die: Callable[[], None]) -> None:
+        """Report on what is open, then end; a script that is at its end already may tell first, and end itself."""
+        if self._ending.acquire(blocking=False):
+            self._finish(failed=True, ended_by=name if self._open else "")
+        else:
+            self._told.wait()
+            time.sleep(PATIENCE)
+        die()
+
+    def terminated(self, name: str, die: Callable[[], None]) -> None:
         """Report on what was open when a signal came, then end; at once if the script is at its end already."""
         if self._finished:
             die()
@@ -347,7 +341,7 @@ class Runner:
             loop = None
 
         def finish(_: object = None) -> None:
-            self.finish(failed=True, ended_by=name if opened else "", seconds=seconds)
+            self.finish(failed=True, ended_by=name if opened else "", seconds=HASTY_ANSWER)
             die()
 
         if loop is None or loop not in map(_loop, opened):
@@ -358,22 +352,25 @@ class Runner:
         self._last = asyncio.gather(*leaving)
         self._last.add_done_callback(finish)
 
-    def finish(
-        self,
-        *,
-        failed: bool,
-        error: BaseException | None = None,
-        ended_by: str = "",
-        seconds: float = LAST_ANSWER,
+    def finish(self, **how: Any) -> None:
+        """Close open reports, save and print them; where a timeout is at it already, wait to be ended."""
+        if os.getpid() != self._pid:
+            return
+        if not self._ending.acquire(blocking=False):
+            threading.Event().wait()
+        try:
+            self._finish(**how)
+        finally:
+            self._told.set()
+
+    def _finish(
+        self, *, failed: bool, error: BaseException | None = None, ended_by: str = "", seconds: float = LAST_ANSWER
     ) -> None:
-        """Close open reports, save them as requested, and print.
+        """Finish the reports.
 
         A script that ``failed`` gets no hint. Its last report has the error, or the signal, that ended it, unless it
         was closed before; then a note has the error.
         """
-        if os.getpid() != self._pid or self._finished:
-            return
-        self._finished = True
         was_open = bool(self._open)
         made_none = not self._ended and not [client for client in self._clients if client is not self._local]
         for address, (client, _) in list(self._open.items()):

@@ -11,6 +11,7 @@ import os
 import signal
 import sys
 import threading
+import traceback
 from collections.abc import Callable
 from contextlib import suppress
 from types import FrameType
@@ -61,7 +62,10 @@ def before_termination(do: LastWords) -> None:
 
 
 def after(seconds: float, do: LastWords) -> None:
-    """Have a function called once this process is so old, and end it then, whatever its main thread waits for."""
+    """Have a function called once this process is so old, and end it then, whatever its main thread waits for.
+
+    It ends also where the function fails.
+    """
 
     def die() -> None:
         for stream in (sys.stdout, sys.stderr):
@@ -69,6 +73,14 @@ def after(seconds: float, do: LastWords) -> None:
                 stream.flush()
         os._exit(TIMED_OUT)
 
-    timer = threading.Timer(seconds, do, (f"timeout: {format_seconds(seconds)}", die))
+    def end() -> None:
+        try:
+            do(f"timeout: {format_seconds(seconds)}", die)
+        except BaseException:
+            with suppress(Exception):
+                traceback.print_exc()
+            die()
+
+    timer = threading.Timer(seconds, end)
     timer.daemon = True
     timer.start()

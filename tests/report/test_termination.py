@@ -18,6 +18,9 @@ def wait():
     time.sleep(100)
 """
 WORDS = "termination.before_termination(last_words)"
+RUNNER = """
+        from dask_efficiency.report.runner import Runner, ScriptRun
+        runner, began = Runner(ScriptRun("script.py")), threading.Event()"""
 
 ENDS = {
     "by SIGTERM": (f"{WORDS}; os.kill(os.getpid(), signal.SIGTERM); wait()", "told SIGTERM\n", signal.SIGTERM),
@@ -74,6 +77,52 @@ ENDS = {
         """,
         "15\n",
         0,
+    ),
+    "by a timeout that fails": ("termination.after(0.0, lambda name, die: 1 / 0); wait()", "", -124),
+    "by a timeout that is telling when the script ends": (
+        f"""
+        {RUNNER}
+        def tell(**how):
+            began.set()
+            time.sleep(0.5)
+            print("told", how["failed"])
+        runner._finish = tell
+        termination.after(0.0, runner.timed_out)
+        began.wait()
+        runner.finish(failed=False)
+        """,
+        "told True\n",
+        -124,
+    ),
+    "by itself if it is telling when its timeout comes": (
+        f"""
+        {RUNNER}
+        def timed_out(*given):
+            began.set()
+            runner.timed_out(*given)
+        def tell(**how):
+            termination.after(0.0, timed_out)
+            began.wait()
+            time.sleep(0.5)
+            print("told", how["failed"])
+        runner._finish = tell
+        runner.finish(failed=False)
+        """,
+        "told False\n",
+        0,
+    ),
+    "by its timeout if it does not end after it told": (
+        f"""
+        {RUNNER}
+        from dask_efficiency.report import runner as module
+        module.PATIENCE = 0.0
+        runner._finish = lambda **how: print("told", how["failed"])
+        runner.finish(failed=False)
+        termination.after(0.0, runner.timed_out)
+        wait()
+        """,
+        "told False\n",
+        -124,
     ),
     "outside the main thread": (
         f"""
