@@ -44,7 +44,7 @@ _FIELDS: Mapping[str, Mapping[str, Check]] = MappingProxyType(
         names.PROFILE: {"window": text, "prefixes": counts},
         names.PREFLIGHT: {"preflight": mapping},
         names.STACKS: {"workers": optional(_texts), "prefix": optional(text), "native": optional(flag)},
-        names.ASIDE: {"worker": text, "looks": mapping},
+        names.ASIDE: {"worker": text, "asked": mapping, "looks": mapping},
     }
 )
 

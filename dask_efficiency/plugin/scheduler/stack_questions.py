@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
@@ -92,7 +92,9 @@ class StackQuestions:
             raise RefusedPayload(f"worker is {short(address)}; expected the address of a worker")
         answer, aside = Answer.of(asked["looks"]), self._asides[address]
         for question in aside.questions:
-            if question.sent and not question.answered.done():
+            if not asked["asked"]:  # a new connection, which knows nothing of what an earlier one was asked
+                question.sent = False
+            elif question.sent and question.asked == asked["asked"] and not question.answered.done():
                 question.answered.set_result(answer)
         loop = asyncio.get_running_loop()
         until = loop.time() + ASIDE_SECONDS
@@ -130,7 +132,8 @@ class StackQuestions:
         with_own = not prefix and not asked["workers"]
         ident = threading.get_ident()
         usual = {one: self.usual(one) for one in {look.prefix for a in answers.values() for look in _looks(a)}}
-        return await asyncio.to_thread(_reply, servers, answers, ident if with_own else None, usual)
+        here = {worker.address for worker in list(Worker._instances)}  # on a thread, one may begin or go meanwhile
+        return await asyncio.to_thread(_reply, servers, answers, ident if with_own else None, usual, here)
 
     async def ask_all(self, addresses: Iterable[str]) -> dict[str, Answer | str]:
         """Answers of these workers by address, or the reasons why there are none; without source."""
@@ -195,9 +198,9 @@ def _reply(
     answers: Mapping[str, Answer | str],
     loop_ident: int | None,
     usual: Mapping[str, float | None],
+    here: Collection[str],  # addresses of workers of this process
 ) -> dict[str, Any]:
     """Reply of what was answered; with the scheduler's own threads, if its loop's ident is given. On a thread."""
-    here = {worker.address for worker in list(Worker._instances)}
     silent: dict[str, str] = {}
     not_native: dict[str, str] = {}
     code: dict[Frame, str] = {}

@@ -59,6 +59,8 @@ MOST_OF_WORK = 0.75
 AT_WORK = frozenset({COMPUTING, AWAITING, "gil", "core", "throttled", "sleep"})
 #: Workers that are asked at a time, and tasks that are looked at. Guesses that bound the cost of a suspicion.
 MAX_ASKED, MAX_TASKS = 100, 1_000
+#: Stalls that are logged while the same work goes on. A guess.
+MAX_ANNOUNCED = 1_000
 
 
 class _Running(NamedTuple):
@@ -146,7 +148,7 @@ class StallWatch:
     def _announce(self, stall: StalledWork) -> None:
         """Log a stall, and send an event, once."""
         name = stall.kind, stall.prefix, stall.line
-        if name not in self._announced:
+        if name not in self._announced and len(self._announced) < MAX_ANNOUNCED:
             self._announced.add(name)
             line = [f"{frame.function} ({place_of(frame)})" for frame in stall.line]
             where = ", ".join(filter(None, (stall.prefix, *stall.workers[:3], stall.detail, *line)))

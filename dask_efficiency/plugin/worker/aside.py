@@ -2,9 +2,9 @@
 
 A blocked event loop accepts no connection and reads no question. A port of its own for that would be one more to open
 and to protect, and a nanny is not always there, nor may it look into another process. So the worker calls: once its
-loop has not ticked for a while, this thread connects to the scheduler as the worker does, with the same TLS, and sends
-a look; the scheduler's answer, which waits for some seconds, is the question for the next one. It ends as the loop
-ticks again. It listens to nobody, opens no port, and costs a wake-up twice a second while all is well.
+loop has not ticked for a while, this thread connects to the scheduler as the worker does, with the same TLS, and says
+so; the scheduler's answer, which waits for some seconds, may be a question, and a look is the next message. It ends as
+the loop ticks again. It listens to nobody, opens no port, and costs a wake-up twice a second while all is well.
 
 It cannot help where it gets no turn itself: while a function of C keeps the GIL, or the process is stopped.
 """
@@ -19,6 +19,7 @@ from typing import Any
 from distributed import Worker
 from distributed.core import rpc
 
+from dask_efficiency.accounts.thread_looks import encode_looks
 from dask_efficiency.plugin import names, plain
 from dask_efficiency.plugin.guard import Guard
 from dask_efficiency.show.log import logger
@@ -84,15 +85,18 @@ class AsideThread:
         return -1 < before == self._ticks and not self._closing.is_set() and self._loop.is_running()
 
     async def _tell(self, address: str, ticks: int) -> None:
-        """Send looks until the loop ticks again."""
+        """Answer questions until the loop ticks again."""
         asked: Mapping[str, Any] = {}
         failures = 0
         args = self._worker.connection_args
         async with rpc(address, timeout=TIMEOUT_SECONDS, connection_args=args) as scheduler:
             while self._is_still(ticks) and failures < MAX_FAILURES:
-                told = {"worker": self._worker.address, "looks": self._look(asked)}
-                asking = plain.answer(getattr(scheduler, names.OP), address, action=names.ASIDE, **told)
                 try:
+                    looks = self._look(asked) if asked else encode_looks((), {})
+                    if not self._is_still(ticks):
+                        return
+                    told = {"worker": self._worker.address, "asked": asked, "looks": looks}
+                    asking = plain.answer(getattr(scheduler, names.OP), address, action=names.ASIDE, **told)
                     answer = await asyncio.wait_for(asking, TIMEOUT_SECONDS)
                     asked, failures = dict(answer["ask"]), 0
                 except (OSError, RuntimeError, LookupError, TypeError, ValueError) as error:

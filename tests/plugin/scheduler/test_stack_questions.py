@@ -76,14 +76,14 @@ def test_who_does_not_answer_is_named_with_the_reason(monkeypatch: pytest.Monkey
 
 def test_the_thread_of_a_blocked_worker_gets_the_question_and_its_next_look_is_the_answer() -> None:
     found = questions(a=None)
-    told = {"worker": "tcp://a", "looks": looks(task(1, LOOP))}
+    told = {"worker": "tcp://a", "asked": {}, "looks": looks(task(1, LOOP))}
 
     async def blocked() -> tuple[Any, Any]:
         telling = asyncio.ensure_future(found.take_aside(told))
         await asyncio.sleep(0)
         asking = asyncio.ensure_future(found.answer({**ASKED, "prefix": "wait"}))
         question = await telling
-        later = asyncio.ensure_future(found.take_aside({**told, "looks": looks(task(7))}))
+        later = asyncio.ensure_future(found.take_aside({**told, "asked": question["ask"], "looks": looks(task(7))}))
         reply = await asking
         later.cancel()
         return question, reply
@@ -94,13 +94,36 @@ def test_the_thread_of_a_blocked_worker_gets_the_question_and_its_next_look_is_t
     assert reply["silent"] == {}
 
 
+def test_a_question_is_asked_again_on_a_new_connection_and_answered_by_its_own_look() -> None:
+    found = questions(a=None)
+
+    def told(of: Any, *found: ThreadLook) -> dict[str, Any]:
+        return {"worker": "tcp://a", "asked": of, "looks": looks(*found)}
+
+    async def blocked() -> tuple[Any, Any]:
+        asking = asyncio.ensure_future(found.answer({**ASKED, "prefix": "wait"}))
+        await asyncio.sleep(0)
+        first = await found.take_aside(told({}))
+        again = await found.take_aside(told({}))
+        other = asyncio.ensure_future(found.take_aside(told({"prefix": "other"}, task(7))))
+        last = asyncio.ensure_future(found.take_aside(told(again["ask"], task(8))))
+        reply = await asking
+        other.cancel()
+        last.cancel()
+        return (first, again), reply
+
+    (first, again), reply = asyncio.run(blocked())
+    assert first == again == {"ask": {"prefix": "wait", "native": False, "source": True}}
+    assert [look.key for look in decode_looks(reply)[0]] == ["wait-8"]
+
+
 def test_a_blocked_worker_that_nobody_asks_waits_for_a_while_and_is_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(stack_questions, "ASIDE_SECONDS", 0.01)
     found = questions(a=None)
-    assert asyncio.run(found.take_aside({"worker": "tcp://a", "looks": looks()})) == {"ask": {}}
+    assert asyncio.run(found.take_aside({"worker": "tcp://a", "asked": {}, "looks": looks()})) == {"ask": {}}
     assert found._asides == {}
     with pytest.raises(RefusedPayload, match="worker is 'tcp://z'; expected the address of a worker"):
-        asyncio.run(found.take_aside({"worker": "tcp://z", "looks": looks()}))
+        asyncio.run(found.take_aside({"worker": "tcp://z", "asked": {}, "looks": looks()}))
 
 
 def test_a_thread_that_several_workers_of_a_process_tell_of_is_there_once() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 from types import SimpleNamespace
 from typing import Any
@@ -89,3 +90,61 @@ def test_without_ticks_of_dask_there_is_none(told: list[int]) -> None:
     worker.periodic_callbacks.clear()
     started(worker)
     assert worker.looks == 0
+
+
+class Rpc:
+    """A scheduler that asks; connected as it is called."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        pass
+
+    async def __aenter__(self) -> Any:
+        return SimpleNamespace(efficiency=None)
+
+    async def __aexit__(self, *args: object) -> None:
+        pass
+
+
+@pytest.fixture
+def calls(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """What a scheduler is told, which asks for a prefix each time."""
+    found: list[Any] = []
+
+    async def answer(call: Any, address: str, **told: Any) -> Any:
+        found.append(told["asked"])
+        return {"ask": {"prefix": "wait"}}
+
+    monkeypatch.setattr(module, "rpc", Rpc)
+    monkeypatch.setattr(module.plain, "answer", answer)
+    monkeypatch.setattr(module.names, "OP", "efficiency")
+    return found
+
+
+def test_a_look_is_for_a_question_and_is_not_sent_once_the_loop_ticks(calls: list[Any]) -> None:
+    worker: Any = Worker()
+    worker.ticking = False
+    looks: list[Any] = []
+
+    def look(asked: Any) -> dict[str, Any]:
+        looks.append(asked)
+        worker.ticking = len(looks) == 2
+        return {}
+
+    asyncio.run(AsideThread(worker, look)._tell("tcp://host:1", 0))
+    assert looks == [{"prefix": "wait"}] * 2
+    assert calls == [{}, {"prefix": "wait"}]
+
+
+def test_looks_that_fail_are_tried_some_times(calls: list[Any]) -> None:
+    worker: Any = Worker()
+    worker.ticking = False
+
+    tries: list[Any] = []
+
+    def look(asked: Any) -> dict[str, Any]:
+        tries.append(asked)
+        raise RuntimeError("dictionary changed size during iteration")
+
+    asyncio.run(AsideThread(worker, look)._tell("tcp://host:1", 0))
+    assert tries == [{"prefix": "wait"}] * module.MAX_FAILURES
+    assert calls == [{}]
