@@ -16,8 +16,8 @@ FOR_MEMORY = "killed by its nanny"
 #: Reason if a signal killed it; its end if the kernel sent it for lack of memory.
 SIGKILLED = "killed by SIGKILL"
 BY_KERNEL = "by the kernel: out of memory"
-#: And if neither did.
-BY_OTHERS = "by a batch system or somebody, neither nanny nor kernel"
+#: And if the kernel counted none there.
+BY_OTHERS = "perhaps by a batch system or somebody: the kernel did not count it"
 #: Nanoseconds for which live views and metrics name the tasks with which several workers were lost. A guess.
 KILLERS_NS = 900_000_000_000
 #: Samples of a worker's memory that are kept to tell how it died, and tasks in its threads. Guesses that bound memory.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import heapq
 import re
 from collections.abc import Collection, Iterable, Mapping
 from signal import Signals
@@ -35,7 +36,7 @@ REMOVED = "remove-worker"
 #: Lines of a nanny's log that are read; nannies of one process share its log.
 LOG_LINES = 200
 #: Meaning of a nanny that does not answer.
-NANNY_GONE = ": the host is gone, or a batch system or container ended both"
+NANNY_GONE = ": perhaps the host is gone, or a batch system or container ended both"
 #: How the scheduler noticed, by stimulus of the removal.
 _NOTICED = {
     "handle-worker-cleanup": "its connection broke",
@@ -92,8 +93,9 @@ def in_threads(ws: WorkerState, assigned: Collection[TaskState]) -> list[TaskInT
     first, which it may have begun since.
     """
     ran = {ts: number(ws.executing[ts]) or 0.0 for ts in assigned if ts in ws.executing}
-    others = sorted((ts for ts in assigned if ts not in ran), key=lambda ts: ts.priority or ())
-    found = [*sorted(ran, key=lambda ts: -ran[ts]), *others[: max(0, ws.nthreads - len(ran))]]
+    free = min(max(0, ws.nthreads - len(ran)), MAX_IN_THREADS)
+    others = heapq.nsmallest(free, (ts for ts in assigned if ts not in ran), key=lambda ts: ts.priority or ())
+    found = [*sorted(ran, key=lambda ts: -ran[ts]), *others]
     return [TaskInThread(key_name(ts.key), prefix_of(ts.prefix.name), ran.get(ts)) for ts in found[:MAX_IN_THREADS]]
 
 

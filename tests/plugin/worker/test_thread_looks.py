@@ -157,6 +157,33 @@ def test_native_frames_take_the_place_of_a_threads_stack(on_path: Path) -> None:
     ]
 
 
+REFUSED_ONCE = 'if test -e {0}/tried; then echo "[]"; else touch {0}/tried; exit 1; fi'
+
+
+@pytest.mark.parametrize(
+    ("scope", "loaded", "calls", "missing"),
+    [
+        ("1", "", 2, ""),
+        ("1", "mpi4py", 0, "py-spy may not look at its parent, and mpi4py may have let others look"),
+        ("0", "", 0, "py-spy failed: exit code 1"),
+    ],
+)
+def test_py_spy_is_let_look_only_where_it_was_refused_and_no_library_lets_others(
+    on_path: Path, monkeypatch: pytest.MonkeyPatch, scope: str, loaded: str, calls: int, missing: str
+) -> None:
+    let: list[int] = []
+    (on_path / "scope").write_text(f"{scope}\n")
+    monkeypatch.setattr(native, "_SCOPE", str(on_path / "scope"))
+    monkeypatch.setattr(native, "_LET_OTHERS", (loaded,))
+    monkeypatch.setattr(native, "_let_look", let.append)
+    if loaded:
+        monkeypatch.setitem(native.sys.modules, loaded, native)
+    program(on_path, REFUSED_ONCE.format(on_path))
+    assert native.native_stacks() == ({}, missing)
+    assert len(let) == calls
+    assert let[1:] == [0][:calls]
+
+
 @pytest.mark.parametrize(
     ("script", "said"),
     [
