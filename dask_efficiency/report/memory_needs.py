@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from operator import attrgetter
+from statistics import median
 
 from dask_efficiency.accounts.cluster.losses import BY_KERNEL, FOR_MEMORY
 from dask_efficiency.accounts.memory import Why
@@ -48,6 +49,8 @@ GROWS, LEFT_BY_TASKS = 0.05, 0.5
 #: Share of the memory limit that is enough, at most, for memory to be spare; and seconds of work from which a block
 #: stands for others. By judgement.
 SPARE, LONG_ENOUGH = 0.25, 60.0
+#: Share of what one worker needed, below which the median worker needed far less. By judgement.
+FAR_LESS = 0.5
 #: Saturation with which the scheduler holds back root tasks: Dask's default.
 HOLDS_BACK = 1.1
 #: Characters of a client's name in a sentence, such as ``Client-7d24439e``.
@@ -62,10 +65,14 @@ NOTHING_MEASURED = MemoryOfWorker(limit=0, thresholds={}, peak=0, held_peak=0, s
 class MemoryNeeds:
     """Figures of memory that conditions of advice look at; with the defaults, no condition holds."""
 
-    #: Bytes, of the worker that was shortest of memory: its limit, what would do, and its process' peak. 0 if unknown.
+    #: Bytes, of the worker that was shortest of memory: its limit, what it needed, what would do, and its process's
+    #: peak; 0 if unknown.
     limit: int = 0
+    needed: float = 0.0
     enough: int = 0
     peak: int = 0
+    #: That worker, if the median worker needed far less; empty otherwise.
+    alone: str = ""
     #: Its threads, and the share of its peak that was not in results.
     threads: int = 0
     unmanaged: float = 0.0
@@ -91,7 +98,7 @@ class MemoryNeeds:
     @property
     def too_little(self) -> bool:
         """True if the workers needed more than they had."""
-        return self.enough > self.limit > 0
+        return self.needed > self.limit > 0
 
     @property
     def ran_ahead(self) -> bool:
@@ -115,6 +122,8 @@ class MemoryNeeds:
         if not self.too_little:
             return ""
         enough, limit, short = map(format_bytes, (self.enough, self.limit, self.enough - self.limit))
+        if self.alone:
+            return f"{short} too little on worker {named([self.alone])}: {enough} would do, it has {limit}"
         return f"{short} too little: {enough} a worker would do, it has {limit}"
 
     @property
@@ -149,15 +158,19 @@ def needs_of(report: EfficiencyReport) -> MemoryNeeds:
     known = {name: one for name, one in report.memory.items() if one.limit and needed_limit(one)}
     shortest = max(known, key=lambda name: needed_limit(known[name]) / known[name].limit, default="")
     of = known.get(shortest, NOTHING_MEASURED)
+    # What a killed worker would have needed, nobody knows.
+    needed = 0.0 if any(_for_memory(one.reason) for one in report.lost_workers) else needed_limit(of)
+    typical = median(map(needed_limit, known.values())) if known else 0.0
     skews = {prefix: one for prefix, one in report.skew.items() if one.p95_working > 0}
     hungriest = max(skews, key=lambda prefix: skews[prefix].p95_working, default="")
     kept, held = _main_reason(report), next(iter(report.held_results), NOTHING_HELD)
     grown, grows, left_by = _leak(report)
     return MemoryNeeds(
         limit=of.limit,
-        # What a killed worker would have needed, nobody knows.
-        enough=0 if any(_for_memory(one.reason) for one in report.lost_workers) else ideal_limit(of),
+        needed=needed,
+        enough=ideal_limit(of) if needed else 0,
         peak=max(of.peak, 0),
+        alone=shortest if typical < FAR_LESS * needed else "",
         threads=report.nthreads.get(shortest, 0),
         unmanaged=of.unmanaged_at_peak / of.peak if of.peak > 0 else 0.0,
         hungriest=hungriest,
@@ -216,12 +229,12 @@ def _is_reduced(report: EfficiencyReport, kept: HeldFor) -> bool:
 def _leak(report: EfficiencyReport) -> tuple[float, str, str]:
     """Bytes by which the unmanaged memory of a worker grew in the window, that worker, and tasks that left most."""
     hours = report.window_seconds / 3600
-    grown = {name: (one.growth or 0.0) * hours for name, one in report.memory.items()}
+    grown = {name: max(one.growth or 0.0, 0.0) * hours for name, one in report.memory.items()}
     worker = max(grown, key=lambda name: grown[name], default="")
     prefix = max(report.skew, key=lambda prefix: report.skew[prefix].left_bytes, default="")
     if not worker or grown[worker] <= GROWS * (report.memory[worker].limit or math.inf) or not prefix:
         return 0.0, "", ""
-    if report.skew[prefix].left_bytes < LEFT_BY_TASKS * grown[worker]:
+    if report.skew[prefix].left_bytes < LEFT_BY_TASKS * sum(grown.values()):
         return 0.0, "", ""  # it may be a library's first use, or the allocator's
     return grown[worker], worker, prefix
 
@@ -231,7 +244,8 @@ def told_beside(report: EfficiencyReport, needs: MemoryNeeds) -> Iterator[tuple[
     if needs.grown:
         growth = f"worker {named([needs.grows])} by {format_bytes(needs.grown)}"
         yield "leak", f"{growth}, most of it left by tasks of {name_of(needs.left_by)}"
-    if 0 < needs.enough <= SPARE * needs.limit and report.cluster_seconds >= LONG_ENOUGH:
+    known = needs.peak > 0 and not needs.grown and not report.lost_workers
+    if known and 0 < needs.enough <= SPARE * needs.limit and report.cluster_seconds >= LONG_ENOUGH:
         peak, limit, enough = map(format_bytes, (needs.peak, needs.limit, needs.enough))
         price = report.money(report.thread_seconds)
         cost = f"; these workers cost {money_scale(price).figure(price)}" if price is not None else ""

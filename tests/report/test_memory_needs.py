@@ -112,6 +112,20 @@ def test_the_worker_that_was_shortest_of_memory_counts() -> None:
     assert (needs.limit, needs.peak) == (4 * GIB, SHORT[PROCESS])
 
 
+def test_one_worker_that_needs_far_more_than_the_median_is_named() -> None:
+    others = SHORT | {MANAGED: GIB, UNSPILLED: GIB}
+    metered = (*rows("w1", SHORT), *rows("w2", others), *rows("w3", others))
+    assert first(spilling(metered=metered)).where == "1.3 GiB too little on worker w1: 5.3 GiB would do, it has 4.0 GiB"
+
+
+def test_there_is_too_little_only_below_what_was_needed_without_its_margin() -> None:
+    within = SHORT | {MANAGED: round(2.35 * GIB), UNSPILLED: GIB}
+    needs = needs_of(spilling(within))
+    assert needs.enough > needs.limit > needs.needed
+    assert not needs.too_little
+    assert "too little" not in first(spilling(within)).where
+
+
 def test_what_a_killed_worker_would_have_needed_is_not_known() -> None:
     killed = LostWorker("w2", "killed by its nanny: 4.0 GiB of 4.0 GiB", False, 1)
     found = next(one for one in find(spilling(lost_workers=(killed,))) if one.kind == "spill")
@@ -191,6 +205,12 @@ def test_memory_that_grows_and_that_tasks_leave_behind_is_a_leak() -> None:
     slept = leaking(GIB, 0.8 * GIB, by_worker={"w1": seconds(thread_cpu=1800, thread_noncpu=1800)})
     assert [one.kind for one in leading(slept)][-1] == "leak", "it is shown beside what costs time"
     # Growth that no task explains, or little of it, is no leak.
+    other = MeteredRow("w2", MEMORY, "", "", GROWTH, BYTES_AN_HOUR, 0.9 * GIB)
+    grown = replace(other, worker="w1", value=1.0 * GIB)
+    levels = (*rows("w1", {LIMIT: 4 * GIB}), *rows("w2", {LIMIT: 4 * GIB}))
+    assert needs_of(leaking(GIB, 0.8 * GIB)).grown
+    of_others = needs_of(leaking(GIB, 0.8 * GIB, metered=(grown, other, *levels)))
+    assert not of_others.grown, "most of all growth has other causes"
     for report in (leaking(GIB, 0.2 * GIB), leaking(0.01 * GIB, 0.01 * GIB), leaking(-GIB, 1.0)):
         assert "leak" not in {one.kind for one in find(report)}
     spilled = leaking(GIB, GIB, by_worker={"w1": seconds(thread_cpu=1000, spill=1000)})
@@ -208,5 +228,8 @@ def test_memory_to_spare_is_said_of_long_blocks_with_the_price() -> None:
     priced = find(spilling(spare, **plain, price_per_worker_hour=36.0))[-1]
     assert priced.where.endswith("1.8 GiB would do; these workers cost 0.600")
     short = plain | {"window_seconds": 59.0, "cluster_seconds": 59.0}
-    for report in (spilling(spare, **short), spilling(spare | {MANAGED: 3 * GIB}, **plain)):
+    lost = spilling(spare, **plain, lost_workers=(LostWorker("w2", "it left", False, 1),))
+    unmeasured = spilling(spare | {PROCESS: 0}, **plain)
+    many = spilling(spare | {MANAGED: 3 * GIB}, **plain)
+    for report in (spilling(spare, **short), many, lost, unmeasured):
         assert "spare-memory" not in {one.kind for one in find(report)}
