@@ -86,7 +86,9 @@ class Difference(Generic[Number]):
     @property
     def within_spread(self) -> bool:
         """True if runs without any change may differ as much; never with one run per side."""
-        return self.spread is not None and (abs(self.change) <= self.spread or not self._same_way())
+        if self.spread is None or math.isnan(self.spread) or math.isnan(self.change):
+            return False
+        return abs(self.change) <= self.spread or not self._same_way()
 
     def _same_way(self) -> bool:
         """Check if most pairs of a run before and one after differ in the direction of the change."""

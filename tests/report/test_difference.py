@@ -75,3 +75,9 @@ def test_without_any_change_less_than_one_in_twenty_exceeds_the_spread(runs: int
 def test_what_is_known_of_no_run_is_nan() -> None:
     assert finite_or_nan((math.nan, 1.0, math.inf)) == (1.0,)
     assert math.isnan(finite_or_nan((math.nan,))[0])
+
+
+def test_what_is_not_known_of_a_run_is_within_no_spread() -> None:
+    assert not Difference((1.0, math.nan, 1.1), (1.8, 1.8, 1.9)).within_spread
+    assert not Difference((math.nan,), (1.0, 2.0)).within_spread
+    assert not Difference(finite_or_nan((1.0, math.nan, 1.1)), (1.8, 1.8, 1.9)).within_spread
