@@ -14,7 +14,7 @@ from dask_efficiency.report.stalls import STALLED, findings_of
 from dask_efficiency.report.turnover import how_lost, killer_texts
 from dask_efficiency.report.values import Failure, Unfinished
 from dask_efficiency.show.figures import format_count, format_seconds, harmless, name_of, named, shorten
-from dask_efficiency.show.finding import Finding
+from dask_efficiency.show.finding import MOST, Finding
 
 #: Share of a block's tasks from which those outstanding at its end are a finding, and share of its time from which one
 #: that still runs stands still. By judgement.
@@ -45,7 +45,8 @@ def endings(report: EfficiencyReport) -> list[Finding]:
     texts = {kind: (BESIDE[kind].title, _failed(report, kind, failed)) for kind, failed in by_kind.items()}
     # A block that ended well after all has none.
     stalled = findings_of(report.stalls) if report.ended_by or report.unfinished else []
-    if not stalled and (outstanding := _outstanding(report)) is not None:
+    all_stalled = stalled and (report.ended_by or _stalled_tasks(report) > MOST * _number(report))
+    if not all_stalled and (outstanding := _outstanding(report)) is not None:
         kind, title, where = outstanding
         texts[kind] = title, where
     facts = conditions_of(report)
@@ -62,7 +63,9 @@ def follows(first: Iterable[Finding], report: EfficiencyReport, kind: str) -> bo
     bucket = kind.partition("/")[0]
     if "outstanding" in kinds:
         return True
-    if kinds.intersection((*FATAL, *STALLED)) or "never-ended" in kinds or (report.ended_by and "error" in kinds):
+    if kinds.intersection(STALLED) and _stalled_for_most(report):
+        return bucket in _FOLLOWS
+    if kinds.intersection(FATAL) or "never-ended" in kinds or (report.ended_by and "error" in kinds):
         return bucket in _FOLLOWS
     return ("error" in kinds and bucket == Bucket.FAILED) or ("held-up" in kinds and bucket in _FOLLOWS)
 
@@ -101,6 +104,16 @@ def _failed(report: EfficiencyReport, kind: str, failed: list[Failure]) -> str:
 
 def _number(report: EfficiencyReport) -> int:
     return sum(one.tasks for one in report.unfinished)
+
+
+def _stalled_tasks(report: EfficiencyReport) -> int:
+    return sum(one.tasks for one in report.stalls)
+
+
+def _stalled_for_most(report: EfficiencyReport) -> bool:
+    """True if the run ended while work stood still, or it did for most of the window."""
+    longest = max((one.seconds for one in report.stalls), default=0.0)
+    return bool(report.ended_by) or longest > MOST * report.window_seconds
 
 
 def _outstanding(report: EfficiencyReport) -> tuple[str, str, str] | None:

@@ -50,3 +50,21 @@ def test_what_stands_still_comes_first_and_idle_threads_follow_from_it() -> None
     assert find(replace(report, stalls=()))[0].kind == "never-ended"
     ended_well = replace(report, unfinished=(), ended_by="")
     assert not {one.kind for one in find(ended_well)}.intersection(STALLED)
+
+
+def test_a_short_stall_explains_no_loss_of_hours_and_stands_for_no_other_tasks() -> None:
+    report = report_of(
+        seconds(thread_cpu=20_000, idle=60_000),
+        cluster_seconds=28_800.0,
+        window_seconds=28_800.0,
+        tasks={"succeeded": 2_000},
+        nthreads={"w": 4},
+        phases={"run": 28_800.0},
+        unfinished=(Unfinished("load", 1, {"3": 1}, {}, 252.0),),
+        stalls=(LOAD,),
+    )
+    assert [one.kind for one in find(report)][:2] == ["stalled/task", "idle"]
+    stands = replace(report, stalls=(replace(LOAD, seconds=20_000.0),))
+    assert "idle" not in [one.kind for one in find(stands)]
+    many = replace(report, unfinished=(Unfinished("load", 500, {"3": 1}, {}, 252.0),))
+    assert [one.kind for one in find(many)][:2] == ["stalled/task", "outstanding"]
