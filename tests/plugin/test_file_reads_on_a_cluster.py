@@ -37,8 +37,9 @@ def seen() -> Counter[str]:
     from dask_efficiency.plugin.worker.meter import _METERS
 
     files, found = _METERS[get_worker()]._causes.files, Counter[str]()
-    for row, nbytes in {**files.totals(), **files.sizes()}.items():
-        found[row.label.partition(" ")[0]] += nbytes
+    for reads in list(files._windows.values()):
+        for row, nbytes in {**reads.totals(), **reads.sizes()}.items():
+            found[row.label.partition(" ")[0]] += nbytes
     return found
 
 

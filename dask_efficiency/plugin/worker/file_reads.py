@@ -17,12 +17,14 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from hashlib import blake2b
+from pathlib import Path
 from time import thread_time_ns
 from typing import NamedTuple
 
 from dask_efficiency.accounts.metered import AGAIN, BYTES, FILES, KEPT_OPEN, ONCE, READ, SIZE, Metered
 from dask_efficiency.accounts.rows import OTHER, add, in_proportion
 from dask_efficiency.plugin.thread_clocks import HeldReader
+from dask_efficiency.plugin.worker.window_details import begin_window
 
 #: Bytes from which a look is worth it: below are the samplers' own, and a program's small change. By judgement.
 MIN_BYTES = 1_000_000
@@ -36,16 +38,22 @@ MAX_FILES, MAX_NAMED = 500, 20
 LOOKS_OPEN = 10
 #: Nanoseconds in which a thread reads a file once, at the fastest: what is read faster is of others. By judgement.
 FASTEST_NS = 20_000_000
+_BOOT = Path("/proc/sys/kernel/random/boot_id")
 
 
 class OpenFile(NamedTuple):
     """File that is open for reading."""
 
     descriptor: int
-    #: Made of its path and machine: two names of one file are two, as they are to whoever reads them.
+    #: Made of its path and machine, and no guess of a path can be tried on it elsewhere: two names of one file are two,
+    #: as they are to whoever reads them.
     identity: str
     nbytes: int
     position: int
+
+
+#: As :meth:`FileReads.add`.
+Add = Callable[[int, int, Sequence[str], Sequence[OpenFile]], object]
 
 
 class _File:
@@ -132,6 +140,27 @@ class FileReads:
         return [(identity if i < MAX_NAMED else OTHER, file) for i, (identity, file) in enumerate(files)]
 
 
+class FileWindows:
+    """Reads of each open window, which knows files from its own looks alone."""
+
+    def __init__(self) -> None:
+        self._windows: dict[str, FileReads] = {}
+
+    def open_window(self, window: str) -> None:
+        """Begin a window, or begin it anew."""
+        begin_window(self._windows, window, FileReads())
+
+    def close_window(self, window: str) -> dict[Metered, int]:
+        """Bytes and sizes since the opening; empty if no such window is open."""
+        reads = self._windows.pop(window, None) or FileReads()
+        return {metered: nbytes for metered, nbytes in (reads.totals() | reads.sizes()).items() if nbytes}
+
+    def add(self, nbytes: int, elapsed: int, prefixes: Sequence[str], found: Sequence[OpenFile]) -> None:
+        """Add to each window, as :meth:`FileReads.add`; called in the thread that looks."""
+        for reads in list(self._windows.values()):
+            reads.add(nbytes, elapsed, prefixes, found)
+
+
 #: Held by the one worker of a process that looks, for all of them.
 _LOOKING = threading.Lock()
 
@@ -151,8 +180,9 @@ class FileLooks:
     What the event loop's thread reads is Dask's own: messages, and results that were spilled.
     """
 
-    def __init__(self, reader: HeldReader, loop_native_id: int, local_directory: str, reads: FileReads) -> None:
-        self._reader, self._reads = reader, reads
+    def __init__(self, reader: HeldReader, loop_native_id: int, local_directory: str, add: Add) -> None:
+        self._reader, self._add = reader, add
+        self._salt = _salt()
         self._of_dask = os.path.join(os.path.realpath(local_directory), "")
         libraries = (os.path.join(prefix, "") for prefix in {sys.prefix, sys.base_prefix})
         #: Starts of paths that are of no user's data.
@@ -197,7 +227,7 @@ class FileLooks:
             began = thread_time_ns()
             found = self._open_files()
             if self._of_dask not in found:
-                self._reads.add(read - before, elapsed, prefixes, found.get("", ()))
+                self._add(read - before, elapsed, prefixes, found.get("", ()))
             self._interval = max(MIN_INTERVAL_NS, round((thread_time_ns() - began) / MAX_SHARE))
 
     def _bytes_read(self) -> int:
@@ -220,6 +250,14 @@ class FileLooks:
                     path = os.readlink(f"/proc/self/fd/{descriptor}")
                     start = next((start for start in self._not_data if path.startswith(start)), "")
                     name = f"{platform.node()}/{of.st_dev}{path}".encode(errors="replace")
-                    identity = blake2b(name, digest_size=8).hexdigest()
+                    identity = blake2b(name, digest_size=8, key=self._salt).hexdigest()
                     found.setdefault(start, []).append(OpenFile(descriptor, identity, of.st_size, int(position)))
         return found
+
+
+def _salt() -> bytes:
+    """A number that the processes of this host share until it boots anew; one of this process if there is none."""
+    try:
+        return _BOOT.read_bytes()[:64] or os.urandom(16)
+    except OSError:
+        return os.urandom(16)

@@ -177,12 +177,11 @@ class WorkerMeter:
             use=self._gpu.use,
             rate=partial(self._rates_guard, counted.counter.add),
         )
-        of_messages, causes = self._of_messages, self._causes
+        of_messages = self._of_messages
         self._metered = MeteredWindows(
             *(self._metrics.gained, self._shuffles.metered, self._pending.made, counted.transfers),
             self.spills.moved,
-            beside=lambda: MESSAGES_HERE.metered(of_messages) | causes.files.totals(),
-            levels=lambda: causes.files.sizes(),
+            beside=lambda: MESSAGES_HERE.metered(of_messages),
         )
         self.hooks = WorkerHooks(
             *(worker, self._slots, self._pending, self.spills, self.threads, log, memory.log),
@@ -288,7 +287,6 @@ class WorkerMeter:
 
     def _heartbeat(self) -> dict[str, Any]:
         began = thread_time_ns()
-        self._labels_guard(self._metered.sample)
         at, then = monotonic_ns(), self._reported_at
         if self._last_heartbeat is not None and (
             self._answers or (then is not None and at - then < REPEAT_NS) or self._keep_back()
@@ -421,6 +419,7 @@ class WorkerMeter:
         balance = self._ledger.close_window(window, at=at)
         skew = self._pending.sizes.close_window(window)
         metered = self._labels_guard(self._metered.close_window, window) or {}
+        metered |= self._labels_guard(self._causes.files.close_window, window) or {}
         metered |= self._memory.guard(self._memory.close_window, window, at) or {}
         if balance is None:
             return None

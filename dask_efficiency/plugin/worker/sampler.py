@@ -26,7 +26,7 @@ from dask_efficiency.plugin.messages import MESSAGES_HERE
 from dask_efficiency.plugin.processors import Throttling, own_processors
 from dask_efficiency.plugin.stacks import Stacks, has_gil
 from dask_efficiency.plugin.thread_clocks import HeldReader, ThreadClocks, ThreadFiles
-from dask_efficiency.plugin.worker.file_reads import FileLooks, FileReads
+from dask_efficiency.plugin.worker.file_reads import FileLooks, FileWindows
 from dask_efficiency.plugin.worker.look import Look
 from dask_efficiency.plugin.worker.threads import TaskThreads
 from dask_efficiency.plugin.worker.wait_states import CALLS, WaitStates, find_gil
@@ -50,7 +50,7 @@ MAX_SAMPLES = 100_000
 class WaitingSampler:
     """Samples why the threads of a worker's tasks wait; made and called on the event loop. A failure ends it."""
 
-    def __init__(self, worker: Worker, task_threads: TaskThreads, files: FileReads) -> None:
+    def __init__(self, worker: Worker, task_threads: TaskThreads, files: FileWindows) -> None:
         self._guard = Guard("the sampler", "dask_efficiency no longer samples why tasks of this worker wait")
         what = "dask_efficiency no longer finds files that tasks of this worker read again"
         self._files_guard = Guard("looking for open files", what)
@@ -131,8 +131,7 @@ class WaitingSampler:
     def open_window(self, window_id: str) -> None:
         """Begin to keep stacks under this id."""
         self.tick_now(edge=True)
-        if not self._windows:
-            self._files.begin()
+        self._files.open_window(window_id)
         self._windows.open(window_id)
         if self._look is not None:
             self._look.stacks_wanted = True
@@ -177,7 +176,7 @@ class WaitingSampler:
                 sample=self._samples.append,
             )
             with suppress(OSError):  # the kernel does not count what is read
-                of_files = FileLooks(reader, self._loop_native_id, self._worker.local_directory, self._files)
+                of_files = FileLooks(reader, self._loop_native_id, self._worker.local_directory, self._files.add)
                 self._file_looks = opened.enter_context(closing(of_files))
             look.begin(monotonic_ns())
             self._look = look

@@ -27,20 +27,14 @@ def begin_window(windows: dict[str, _Content], window: str, content: _Content) -
 
 
 class MeteredWindows:
-    """Growth of totals in each window, and the highest sample of ``levels``, which rise and fall.
-
-    Those of ``beside`` have no way of data, which heartbeats carry.
-    """
+    """Growth of totals in each window; those of ``beside`` have no way of data, which heartbeats carry."""
 
     def __init__(
-        self,
-        *sources: Callable[[], Mapping[Metered, int]],
-        beside: Callable[[], Mapping[Metered, int]] = dict,
-        levels: Callable[[], Mapping[Metered, int]] = dict,
+        self, *sources: Callable[[], Mapping[Metered, int]], beside: Callable[[], Mapping[Metered, int]] = dict
     ) -> None:
-        self._sources, self._beside, self._levels = sources, beside, levels
-        #: Totals at the opening of each window, and the highest levels since.
-        self._windows: dict[str, tuple[dict[Metered, int], dict[Metered, int]]] = {}
+        self._sources, self._beside = sources, beside
+        #: Totals at the opening of each window.
+        self._windows: dict[str, dict[Metered, int]] = {}
 
     def totals(self) -> dict[Metered, int]:
         """Totals so far."""
@@ -61,25 +55,14 @@ class MeteredWindows:
                 found[name] = min(found.get(name, 0) + value, MAX_NANOSECONDS)
         return found
 
-    def sample(self) -> None:
-        """Sample the levels, if a window is open."""
-        if self._windows:
-            levels = self._levels()
-            for _, peaks in self._windows.values():
-                for metered, level in levels.items():
-                    peaks[metered] = max(level, peaks.get(metered, 0))
-
     def open_window(self, window: str) -> None:
         """Begin a window, or begin it anew."""
-        begin_window(self._windows, window, (self.totals(), {}))
+        begin_window(self._windows, window, self.totals())
 
     def close_window(self, window: str) -> dict[Metered, int]:
-        """Totals since the opening, and peaks; empty if no such window is open."""
-        self.sample()
-        if window not in self._windows:
-            return {}
-        then, peaks = self._windows.pop(window)
-        return growth(self.totals(), then) | {metered: level for metered, level in peaks.items() if level > 0}
+        """Totals since the opening; empty if no such window is open."""
+        then = self._windows.pop(window, None)
+        return {} if then is None else growth(self.totals(), then)
 
 
 #: Longest holds, and blocks, that are kept of each window; reports show a few.

@@ -15,7 +15,7 @@ from dask_efficiency.accounts.worker.balance import TASK_BUCKETS, Balance, Windo
 from dask_efficiency.accounts.worker.reservations import SlotReservation
 from dask_efficiency.accounts.worker.waiting import Key
 from dask_efficiency.plugin.guard import Guard
-from dask_efficiency.plugin.worker.file_reads import FileReads
+from dask_efficiency.plugin.worker.file_reads import FileWindows
 from dask_efficiency.plugin.worker.sampler import WaitingSampler
 from dask_efficiency.plugin.worker.threads import TaskThreads
 from dask_efficiency.plugin.worker.window_details import begin_window
@@ -31,7 +31,7 @@ class WorkerCauses:
 
     def __init__(self, worker: Worker, threads: TaskThreads) -> None:
         #: Of the open windows.
-        self.files = FileReads()
+        self.files = FileWindows()
         self._new_sampler = partial(WaitingSampler, worker, threads, self.files)
         self._sampler = self._new_sampler()
         self._started = self._sampling = self._enabled = False

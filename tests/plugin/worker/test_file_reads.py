@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import platform
 import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
+from hashlib import blake2b
 from pathlib import Path
 from typing import IO
 
@@ -22,6 +24,7 @@ from dask_efficiency.plugin.worker.file_reads import (
     MIN_INTERVAL_NS,
     FileLooks,
     FileReads,
+    FileWindows,
     OpenFile,
 )
 
@@ -102,9 +105,32 @@ def test_all_bytes_are_of_the_prefixes_that_ran_also_where_no_file_is_open() -> 
     assert by_prefix.keys() == {"load", "mean"}
     assert {each.context for each in reads.totals()} == {FILES}
     assert [each.label for each in reads.sizes()] == [f"{SIZE} one"]
-    reads.begin()
-    assert not bytes_of(reads)
-    assert not reads.sizes()
+
+
+def test_a_window_has_what_was_read_in_it_however_it_was_read_before() -> None:
+    windows = FileWindows()
+    windows.open_window("long")
+    windows.add(5 * MB, TENTH, ["load"], [named("one", nbytes=5 * MB)])
+    windows.open_window("short")
+    windows.add(0, TENTH, ["load"], [])
+    windows.add(MB, TENTH, ["load"], [named("one", nbytes=5 * MB)])
+    short, long = windows.close_window("short"), windows.close_window("long")
+    assert {each.label: n for each, n in short.items()} == {READ: MB, f"{ONCE} one": MB, f"{SIZE} one": 5 * MB}
+    assert {each.label: n for each, n in long.items()} == {READ: 6 * MB, f"{AGAIN} one": 6 * MB, f"{SIZE} one": 5 * MB}
+    assert windows.close_window("long") == {}
+
+
+def test_the_name_of_a_file_is_equal_in_all_processes_of_a_host_and_no_hash_of_its_path(tmp_path: Path) -> None:
+    path = tmp_path / "data"
+    path.write_bytes(b"some")
+    found = []
+    for _ in range(2):
+        with looks_at(FileReads(), tmp_path / "local") as looks, path.open("rb"):
+            found += [one.identity for one in looks._open_files()[""] if one.nbytes == 4]
+    first, second = found
+    assert first == second or not Path("/proc/sys/kernel/random/boot_id").exists()
+    plain = f"{platform.node()}/{path.stat().st_dev}{path}".encode()
+    assert first != blake2b(plain, digest_size=8).hexdigest()
 
 
 def test_what_is_added_as_it_begins_anew_is_of_before() -> None:
@@ -123,7 +149,7 @@ def test_what_is_added_as_it_begins_anew_is_of_before() -> None:
 def looks_at(reads: FileReads, local: Path) -> Iterator[FileLooks]:
     with (
         closing(HeldReader()) as reader,
-        closing(FileLooks(reader, threading.get_native_id(), str(local), reads)) as it,
+        closing(FileLooks(reader, threading.get_native_id(), str(local), reads.add)) as it,
     ):
         yield it
 

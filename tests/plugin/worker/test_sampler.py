@@ -17,7 +17,7 @@ import pytest
 from distributed.threadpoolexecutor import ThreadPoolExecutor
 
 from dask_efficiency.plugin.stacks import has_gil
-from dask_efficiency.plugin.worker.file_reads import FileReads
+from dask_efficiency.plugin.worker.file_reads import FileWindows
 from dask_efficiency.plugin.worker.look import Look
 from dask_efficiency.plugin.worker.sampler import WaitingSampler, stood_still
 from tests.plugin.watch import eventually
@@ -51,7 +51,7 @@ class Scene:
         self.threads = self.worker.threads
         self.threads.attach()
         self.worker.local_directory = tempfile.gettempdir()
-        self.sampler = WaitingSampler(self.worker, self.threads, FileReads())
+        self.sampler = WaitingSampler(self.worker, self.threads, FileWindows())
 
     def submit(self, function):
         name = f"inc-{next(self.numbers)}"
@@ -109,7 +109,7 @@ def test_a_window_keeps_its_samples_when_another_sampler_goes_on(scene):
     eventually(lambda: scene.sampled().get("sleep", 0) > SECOND // 2)
     done.set()
     scene.sampler.stop()
-    former, scene.sampler = scene.sampler, WaitingSampler(scene.worker, scene.threads, FileReads())
+    former, scene.sampler = scene.sampler, WaitingSampler(scene.worker, scene.threads, FileWindows())
     scene.sampler.go_on(former)
     profile = scene.sampler.close_window("w").profile
     assert sum(ns for row, ns in profile.items() if row.cause == "sleep") > SECOND // 4

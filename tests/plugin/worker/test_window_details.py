@@ -31,19 +31,13 @@ ROWS = Metered("execute", "span", "inc", "rows", "count")
 SENT = Metered("transfers", "", "", "sent", "bytes")
 
 
-def test_a_window_has_the_growth_of_totals_and_the_highest_sample_of_levels() -> None:
-    memory = Metered("memory", "", "", "process", "bytes")
-    tasks, transfers, level = Counter({IO: 5}), Counter({SENT: 1}), {memory: 9}
-    windows = MeteredWindows(lambda: tasks, lambda: transfers, levels=lambda: dict(level))
-    windows.sample()
-    level[memory] = 2
+def test_a_window_has_the_growth_of_totals() -> None:
+    tasks, transfers = Counter({IO: 5}), Counter({SENT: 1})
+    windows = MeteredWindows(lambda: tasks, lambda: transfers)
     windows.open_window("w")
     tasks.update({IO: 2, ROWS: 3})
     transfers.update({SENT: 10})
-    level[memory] = 5
-    windows.sample()
-    level[memory] = 3
-    assert windows.close_window("w") == {IO: 2, ROWS: 3, SENT: 10, memory: 5}
+    assert windows.close_window("w") == {IO: 2, ROWS: 3, SENT: 10}
     assert windows.close_window("w") == {}
 
 
