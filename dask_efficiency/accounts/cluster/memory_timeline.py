@@ -1,7 +1,8 @@
 """MemoryTimeline: memory of a cluster and of each worker over time, beside its limit, in a bounded number of bins.
 
-A bin has what there was when the worker's process, or the processes of all together, took most. So its parts belong to
-one instant and add up, and a peak that lasted for one sample stays visible however wide the bins are by then.
+A bin has what there was when the worker's process, or the processes of all together, took most, so a peak that lasted
+for one sample stays visible however wide the bins are by then. The cluster's parts are of one instant and add up. Of a
+worker, the process is the most since the heartbeat before, and its results are those at the heartbeat.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 import math
 from array import array
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
@@ -31,7 +32,7 @@ MAX_PREFIXES = 6
 class MemoryLine:
     """Bytes of one worker, or of the cluster, in each bin; they are zero while it is not there."""
 
-    #: Memory limit; 0 without one.
+    #: Memory limit, of the cluster that of the workers when most was taken; 0 without one.
     limit: int
     process: tuple[int, ...]
     #: Results in memory, and those on disk by their size in memory.
@@ -72,6 +73,9 @@ class MemoryTimeline:
 _Numbers = tuple[int, int, int]
 #: Those of a worker that is not there.
 _NOTHING: _Numbers = (0, 0, 0)
+#: Managed bytes of the cluster by prefix, and the limit of its workers.
+_Parts = tuple[Mapping[str, int], int]
+_NO_PARTS: _Parts = (MappingProxyType({}), 0)
 
 
 #: Prefixes that a live view names. By eye.
@@ -85,7 +89,7 @@ class MemoryNow:
     process: int = 0
     managed: int = 0
     spilled: int = 0
-    #: Of all workers; 0 without limits.
+    #: Of all workers; 0 if one has none.
     limit: int = 0
     #: Managed memory of the prefixes with most.
     prefixes: Mapping[str, int] = field(default_factory=dict)
@@ -103,6 +107,7 @@ class ClusterMemory:
     numbers: _Numbers
     #: Managed bytes by prefix.
     prefixes: Mapping[str, int]
+    #: 0 if a worker has none.
     limit: int
 
     @classmethod
@@ -116,8 +121,8 @@ class ClusterMemory:
         process, managed, spilled = (
             sum(column) for column in zip(_NOTHING, *map(numbers_of, levels.values()), strict=True)
         )
-        limit = sum(presence.loss.memory_limit or 0 for presence in levels)
-        return cls(levels, (process, managed, spilled), prefixes, limit)
+        limits = [presence.loss.memory_limit or 0 for presence in levels]
+        return cls(levels, (process, managed, spilled), prefixes, sum(limits) if all(limits) else 0)
 
     @property
     def now(self) -> MemoryNow:
@@ -134,33 +139,35 @@ class ClusterMemory:
 class _Line:
     """One line while it is recorded."""
 
-    def __init__(self, *, prefixes: bool = False) -> None:
+    def __init__(self, *, parts: bool = False) -> None:
         self.limit = 0
+        #: Most process memory.
+        self.peak = 0
         #: Three numbers for each bin: arrays of numpy take ten times as long, one number at a time.
         self.rows = array("q", bytes(24 * MAX_BINS))
-        #: Managed bytes by prefix in each bin; None if they are not followed.
-        self.prefixes: dict[int, Mapping[str, int]] | None = {} if prefixes else None
+        #: Managed bytes by prefix, and the limit, in each bin; None if they are not followed.
+        self.parts: dict[int, _Parts] | None = {} if parts else None
         #: Bin of the last sample, and what holds until the next one.
         self._last = -1
-        self._now: tuple[_Numbers, Mapping[str, int]] = _NOTHING, {}
+        self._now: tuple[_Numbers, _Parts] = _NOTHING, _NO_PARTS
 
-    def add(self, bin_: int, most: _Numbers, now: _Numbers, prefixes: Mapping[str, int] = MappingProxyType({})) -> None:
+    def add(self, bin_: int, most: _Numbers, now: _Numbers, parts: _Parts = _NO_PARTS) -> None:
         """Note a sample: the most since the one before, and what there is now."""
         self.carry_to(bin_)
-        self._now = now, prefixes
+        self._now, self.peak = (now, parts), max(self.peak, most[0])
         at = 3 * bin_
         if most[0] >= self.rows[at]:
             self.rows[at], self.rows[at + 1], self.rows[at + 2] = most
-            if self.prefixes is not None:
-                self.prefixes[bin_] = prefixes
+            if self.parts is not None:
+                self.parts[bin_] = parts
 
     def carry_to(self, bin_: int) -> None:
         """Fill the bins after the last sample up to this one, as nothing else came."""
-        numbers, prefixes = self._now
+        numbers, parts = self._now
         if 0 <= self._last < bin_:
             self.rows[3 * self._last + 3 : 3 * bin_ + 3] = array("q", numbers * (bin_ - self._last))
-            if self.prefixes is not None:
-                self.prefixes |= dict.fromkeys(range(self._last + 1, bin_ + 1), prefixes)
+            if self.parts is not None:
+                self.parts |= dict.fromkeys(range(self._last + 1, bin_ + 1), parts)
         self._last = max(self._last, bin_)
 
     def merge(self) -> None:
@@ -169,17 +176,20 @@ class _Line:
         higher = [2 * i + (rows[6 * i + 3] > rows[6 * i]) for i in range(MAX_BINS // 2)]
         merged = array("q", (number for i in higher for number in rows[3 * i : 3 * i + 3]))
         self.rows = merged + array("q", bytes(8 * len(merged)))
-        if self.prefixes is not None:
-            known = self.prefixes
-            self.prefixes = {i // 2: known[i] for i in higher if i in known}
+        if self.parts is not None:
+            known = self.parts
+            self.parts = {i // 2: known[i] for i in higher if i in known}
         self._last //= 2
 
     def line(self, first: int, stop: int) -> MemoryLine:
         """The bins from ``first`` until before ``stop``."""
         self.carry_to(stop - 1)
         process, managed, spilled = (tuple(self.rows[3 * first + i : 3 * stop : 3]) for i in range(3))
-        prefixes = [(self.prefixes or {}).get(bin_, {}) for bin_ in range(first, stop)]
-        return MemoryLine(self.limit, process, managed, spilled, _by_prefix(prefixes, managed))
+        if self.parts is None:
+            return MemoryLine(self.limit, process, managed, spilled)
+        parts = [self.parts.get(bin_, _NO_PARTS) for bin_ in range(first, stop)]
+        _, limit = max(zip(process, (limit for _, limit in parts), strict=True), default=(0, 0))
+        return MemoryLine(limit, process, managed, spilled, _by_prefix([row for row, _ in parts], managed))
 
 
 class MemoryRecorder:
@@ -187,7 +197,7 @@ class MemoryRecorder:
 
     def __init__(self, *, at: int) -> None:
         self._start, self._width = at, FIRST_WIDTH_NS
-        self._cluster = _Line(prefixes=True)
+        self._cluster = _Line(parts=True)
         self._workers: dict[str, _Line] = {}
         self._seen: Mapping[Presence, MemoryLevels] = {}
 
@@ -201,12 +211,12 @@ class MemoryRecorder:
         for presence in seen.keys() - here.keys():
             if presence.name in self._workers:  # from here on, it is not there
                 self._workers[presence.name].add(bin_, _NOTHING, _NOTHING)
+        names = {presence.name for presence in here} if len(self._workers) + len(here) > MAX_FOLLOWED else set()
         for presence, levels in here.items():
-            if seen.get(presence) is not levels and (line := self._line_of(presence.name)) is not None:
+            if seen.get(presence) is not levels and (line := self._line_of(presence.name, names)) is not None:
                 line.limit = presence.loss.memory_limit or 0
                 line.add(bin_, _most(levels), numbers_of(levels))
-        self._cluster.limit = max(self._cluster.limit, reading.limit)
-        self._cluster.add(bin_, reading.numbers, reading.numbers, reading.prefixes)
+        self._cluster.add(bin_, reading.numbers, reading.numbers, (reading.prefixes, reading.limit))
 
     def _widen(self, at: int) -> None:
         """Make bins so wide that there is one for an instant."""
@@ -215,10 +225,14 @@ class MemoryRecorder:
                 line.merge()
             self._width *= 2
 
-    def _line_of(self, worker: str) -> _Line | None:
-        if worker in self._workers or len(self._workers) < MAX_FOLLOWED:
-            return self._workers.setdefault(worker, _Line())
-        return None
+    def _line_of(self, worker: str, present: Collection[str]) -> _Line | None:
+        """Line of a worker; once there are too many, in place of the absent one that was furthest from its limit."""
+        if worker not in self._workers and len(self._workers) >= MAX_FOLLOWED:
+            absent = self._workers.keys() - present
+            if not absent:
+                return None
+            del self._workers[min(absent, key=lambda name: _fullness(self._workers[name]))]
+        return self._workers.setdefault(worker, _Line())
 
     def timeline(self, *, at: int, start: int | None = None) -> MemoryTimeline:
         """The timeline until ``at``, without the bins that end before ``start``."""
@@ -228,11 +242,14 @@ class MemoryRecorder:
         elapsed = max(1, at - self._start - first * width)
         stop = first - -elapsed // width
         lines = {name: line.line(first, stop) for name, line in self._workers.items()}
-        ranked = sorted(
-            lines, key=lambda name: (-lines[name].peak / (lines[name].limit or math.inf), -lines[name].peak)
-        )
+        ranked = sorted(lines, key=lambda name: _fullness(lines[name]), reverse=True)
         workers = {name: lines[name] for name in ranked[:MAX_WORKERS]}
         return MemoryTimeline(width, elapsed, self._cluster.line(first, stop), workers, len(ranked) - len(workers))
+
+
+def _fullness(line: _Line | MemoryLine) -> tuple[float, int]:
+    """Peak as a share of the limit, and in bytes."""
+    return line.peak / (line.limit or math.inf), line.peak
 
 
 def numbers_of(levels: MemoryLevels) -> _Numbers:

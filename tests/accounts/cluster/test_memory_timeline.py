@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dask_efficiency.accounts.cluster.memory_timeline import (
+    MAX_FOLLOWED,
     MAX_PREFIXES,
     MAX_WORKERS,
     ClusterMemory,
@@ -150,3 +151,36 @@ def test_a_timeline_that_is_sent_has_so_many_workers_and_their_bins_are_bounded(
     assert 60 * SECOND // found.bin_ns * 24 <= 2_000
     with pytest.raises(KeyError):
         found.workers["0"]
+
+
+def test_a_new_worker_takes_the_place_of_the_absent_one_that_was_furthest_from_its_limit():
+    first = {worker(f"old-{i}"): levels(i + 1) for i in range(MAX_FOLLOWED)}
+    stays = dict([*first.items()][:1])  # the emptiest, but it is there
+    new = {worker("new-0"): levels(99), worker("new-1"): levels(98)}
+    recorder = MemoryRecorder(at=0)
+    for at, said in ((1, first), (2, stays), (3, stays | new)):
+        for presence, level in said.items():
+            presence.memory = level
+        recorder.follow(ClusterMemory.of(said), at=at * SECOND)
+    names = recorder._workers.keys()
+    assert len(names) == MAX_FOLLOWED
+    assert {"old-0", "old-3", "new-0", "new-1"} <= names
+    assert not {"old-1", "old-2"} & names
+
+
+def test_the_limit_of_a_cluster_is_that_of_its_workers_when_most_was_taken_in_these_bins():
+    many = {worker(str(i)): levels(1) for i in range(10)}
+    few = dict([*many.items()][:2])
+    recorder = MemoryRecorder(at=0)
+    for at, said in ((0, many), (5, few), (9, few)):
+        for presence in said:
+            presence.memory = levels(20 + at)
+        recorder.follow(ClusterMemory.of(said), at=at * SECOND)
+    assert recorder.timeline(at=10 * SECOND).cluster.limit == 1_000
+    assert recorder.timeline(at=10 * SECOND, start=6 * SECOND).cluster.limit == 200
+
+
+def test_where_one_worker_has_no_limit_the_cluster_has_none():
+    a, b = worker("a"), worker("b", 0)
+    assert recorded((0.1, {a: levels(10), b: levels(500)}), until=1).cluster.limit == 0
+    assert recorded((0.1, {a: levels(10)}), until=1).cluster.limit == 100
