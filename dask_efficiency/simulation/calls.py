@@ -15,6 +15,7 @@ from dask_efficiency.runs.trace.run_trace import RunTrace
 from dask_efficiency.show.progress import progress, until_stopped
 from dask_efficiency.simulation.engine.launch import SimulationError, simulate_jobs
 from dask_efficiency.simulation.engine.settings import simulated_settings
+from dask_efficiency.simulation.memory_limits import parse_memory, parse_memory_limits
 from dask_efficiency.simulation.model.cluster import ClusterSpec
 from dask_efficiency.simulation.model.ensemble import Ensemble, SeededJob, SimulationJob, Simulator, Wanted, check_seeds
 from dask_efficiency.simulation.model.ladder import IdealLadder, ladder, ladder_jobs
@@ -28,7 +29,7 @@ from dask_efficiency.simulation.model.result import (
     self_replay_job,
 )
 from dask_efficiency.simulation.model.run_figures import RunFigures
-from dask_efficiency.simulation.model.sweeps import Sweep, parse_memory, parse_memory_limits, parse_sizes
+from dask_efficiency.simulation.model.sweeps import Sweep, parse_sizes
 from dask_efficiency.simulation.model.thread_waits import check_shares
 
 #: The simulator; tests replace it.
@@ -43,7 +44,7 @@ def simulate(
     cluster: ClusterSpec | None = None,
     *,
     workers: int | None = None,
-    memory: int | str | None = None,
+    memory_limit: float | str | None = None,
     seeds: int | Sequence[int] = 16,
     speed_up: Mapping[str, float] | None = None,
     without: Collection[str] = (),
@@ -64,8 +65,8 @@ def simulate(
         The cluster; by default the recorded one.
     workers
         Number of workers of that cluster; by default its own.
-    memory
-        Memory limit of each worker, in bytes or as a text such as ``"4 GiB"``; by default its own.
+    memory_limit
+        Of each worker, in bytes or as a text such as ``"4 GiB"``; by default its own.
     seeds
         Number of simulated runs, or their seeds. The same seed gives the same run.
     speed_up
@@ -107,7 +108,7 @@ def simulate(
     Examples
     --------
     >>> simulate(trace, workers=16)  # doctest: +SKIP
-    >>> simulate(trace, memory="4 GiB")  # doctest: +SKIP
+    >>> simulate(trace, memory_limit="4 GiB")  # doctest: +SKIP
     >>> cluster = ClusterSpec.from_trace(trace)  # doctest: +SKIP
     >>> simulate(trace, cluster.with_workers(16, nthreads=2))  # doctest: +SKIP
     """
@@ -116,7 +117,8 @@ def simulate(
     changed = changes(trace, speed_up or {}, without, ())
     given = _cluster_or_recorded(trace, cluster)
     given = given if workers is None else given.with_workers(workers)
-    given = given if memory is None else given.with_workers(len(given.workers), memory_limit=parse_memory(memory))
+    if memory_limit is not None:
+        given = given.with_workers(len(given.workers), memory_limit=parse_memory(memory_limit))
     check_shares(trace, gil or {})
     job = SimulationJob(given, frozenset(changed.parts), dict(changed.prefixes) or None, validate, gil or {})
     _check_cluster(trace, given)
@@ -133,7 +135,7 @@ def sweep(
     trace: RunTrace,
     workers: str | Sequence[int] | None = None,
     *,
-    memory: str | Sequence[int | str] | None = None,
+    memory_limit: str | Sequence[float | str] | None = None,
     cluster: ClusterSpec | None = None,
     nthreads: int | None = None,
     price_per_worker_hour: float | None = None,
@@ -148,9 +150,9 @@ def sweep(
         As of :func:`simulate`.
     workers
         Numbers of workers, or a text as of ``--sweep``: ``"2..64"``, ``"4,6,12"``; by default ``"2..32"``.
-    memory
+    memory_limit
         Memory limits of each worker instead, on the cluster's number of workers: in bytes or with units, or a text as
-        of ``--sweep``: ``"2GiB..16GiB"``, ``"3GiB,6GiB"``. Memory that tasks take while they run counts as in the
+        of ``--sweep``: ``"2..16GiB"``, ``"3,6GiB"``. Memory that tasks take while they run counts as in the
         recorded run's median.
     cluster
         Template of the workers and the network; by default the recorded cluster.
@@ -173,12 +175,12 @@ def sweep(
     SimulationError
         If the run does not end with any of the sizes.
     """
-    chosen, of_memory = check_seeds(seeds), memory is not None
-    if memory is None:
+    chosen, of_memory = check_seeds(seeds), memory_limit is not None
+    if memory_limit is None:
         sizes = parse_sizes("2..32" if workers is None else workers)
     else:
         _check_only_memory(workers, price_per_worker_hour)
-        sizes = parse_memory_limits(memory)
+        sizes = parse_memory_limits(memory_limit)
     if price_per_worker_hour is not None and not 0 <= price_per_worker_hour < math.inf:
         raise ValueError(f"price_per_worker_hour is {price_per_worker_hour!r}; expected 0 or more")
     notes = _check_trace(trace, force=force)
@@ -217,10 +219,10 @@ def _check_only_memory(workers: object, price: float | None) -> None:
     """Refuse a sweep of memory and of something else, or with a price that memory would change."""
     if workers is not None:
         raise ValueError(
-            "workers and memory are given; expected one, and cluster=cluster.with_workers(n) for the other"
+            "workers and memory_limit are given; expected one, and cluster=cluster.with_workers(n) for the other"
         )
     if price is not None:
-        raise ValueError("price_per_worker_hour is not for memory, of which a worker's price depends")
+        raise ValueError("price_per_worker_hour is not for memory_limit, of which a worker's price depends")
 
 
 def place(

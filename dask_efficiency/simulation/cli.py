@@ -36,11 +36,12 @@ def sizes(context: click.Context, parameter: click.Parameter, value: str | None)
     """Parse numbers of workers, or memory limits, which have units."""
     if value is None:
         return {}
-    from dask_efficiency.simulation.model.sweeps import parse_memory_limits, parse_sizes
+    from dask_efficiency.simulation.memory_limits import parse_memory_limits
+    from dask_efficiency.simulation.model.sweeps import parse_sizes
 
     try:
         if any(map(str.isdecimal, value)) and any(map(str.isalpha, value)):
-            return {"memory": parse_memory_limits(value)}
+            return {"memory_limit": parse_memory_limits(value)}
         return {"workers": parse_sizes(value)}
     except ValueError as error:
         raise click.BadParameter(str(error)) from error
@@ -50,7 +51,7 @@ def memory(context: click.Context, parameter: click.Parameter, value: str | None
     """Parse a memory limit."""
     if value is None:
         return None
-    from dask_efficiency.simulation.model.sweeps import parse_memory
+    from dask_efficiency.simulation.memory_limits import parse_memory
 
     try:
         return parse_memory(value)
@@ -118,7 +119,7 @@ def settings(context: click.Context, parameter: click.Parameter, values: tuple[s
     "--sweep",
     callback=sizes,
     metavar="SIZES",
-    help="With each of these numbers of workers, such as 2..64, or with each of these memory limits: 2GiB..16GiB.",
+    help="With each of these numbers of workers, such as 2..64, or with each of these memory limits: 2..16GiB.",
 )
 @click.option("--price", type=click.FloatRange(min=0), metavar="NUMBER", help="With --sweep: of a worker's hour.")
 @click.option("--ideal", is_flag=True, help="Value each part of the run, down to infinite workers.")
@@ -187,7 +188,7 @@ def _check(asked: dict[str, Any], save: str | None) -> None:
     single = [name for name, value in (given | {"--save": save}).items() if value]
     if several and single:
         raise click.UsageError(f"{single[0]} is not for {several[0]}")
-    if "memory" in asked["sweep"] and asked["memory_limit"]:
+    if "memory_limit" in asked["sweep"] and asked["memory_limit"]:
         raise click.UsageError("--memory-limit is not for --sweep with memory limits")
     changes = [
         f"--{name.replace('_', '-')}"

@@ -88,11 +88,11 @@ def test_more_workers_are_copies_of_those_of_the_cluster(engine: FakeEngine) -> 
 
 def test_memory_is_that_of_each_worker(engine: FakeEngine) -> None:
     own = ClusterSpec.from_trace(recorded())
-    found = simulate(recorded(), memory="3 GiB", seeds=2)
+    found = simulate(recorded(), memory_limit="3 GiB", seeds=2)
     assert found.cluster == own.with_workers(4, memory_limit=3 * 2**30)
     assert "with 3.0 GiB each" in found.headline
     engine.jobs.clear()
-    swept = sweep(recorded(), memory="1GiB..4GiB", cluster=own.with_workers(2), seeds=1)
+    swept = sweep(recorded(), memory_limit="1GiB..4GiB", cluster=own.with_workers(2), seeds=1)
     assert [(len(one.cluster.workers), swept.size(one) / 2**30) for one in swept.predictions] == [
         (2, 1),
         (2, 2),
@@ -105,9 +105,9 @@ def test_memory_is_that_of_each_worker(engine: FakeEngine) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"workers": [2], "memory": "1GiB"}, "workers and memory are given"),
-        ({"memory": "1GiB", "price_per_worker_hour": 1.0}, "not for memory"),
-        ({"memory": "0"}, "more than 0 bytes"),
+        ({"workers": [2], "memory_limit": "1GiB"}, "workers and memory_limit are given"),
+        ({"memory_limit": "1GiB", "price_per_worker_hour": 1.0}, "not for memory_limit"),
+        ({"memory_limit": "0"}, "expected 1 MB or more"),
     ],
 )
 def test_a_sweep_of_memory_refuses_what_does_not_fit(arguments: dict[str, Any], message: str) -> None:
@@ -115,12 +115,13 @@ def test_a_sweep_of_memory_refuses_what_does_not_fit(arguments: dict[str, Any], 
         sweep(recorded(), **arguments)
 
 
-def test_sizes_with_which_a_run_does_not_end_are_named() -> None:
+def test_sizes_with_which_a_run_does_not_end_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("dask_efficiency.simulation.memory_limits.LEAST_MEMORY", 1)  # its results are small
     trace = recorded()
     most = int(np.maximum(trace.tasks.nbytes, 0).max())
     # A task that needs two such results fits into no worker of less than both.
     with simulated_by(StandsStill(2)):
-        found = sweep(trace, memory=[most, 2**30, 2**31], seeds=1)
+        found = sweep(trace, memory_limit=[most, 2**30, 2**31], seeds=1)
     assert [found.size(one) for one in found.predictions] == [2**31]
     assert list(found.impossible) == [most, 2**30]
     assert "Dask lets such a task fail" in found.impossible[most]
@@ -128,7 +129,7 @@ def test_sizes_with_which_a_run_does_not_end_are_named() -> None:
     with simulated_by(StandsStill(2)), pytest.raises(SimulationError, match="it waits"):
         sweep(trace, [2], seeds=1)
     with pytest.raises(UnplaceableError, match="Dask lets such a task fail"):
-        sweep(trace, memory=[most], seeds=1)
+        sweep(trace, memory_limit=[most], seeds=1)
 
 
 def test_a_simulation_that_is_off_warns_and_one_that_is_far_off_is_refused() -> None:

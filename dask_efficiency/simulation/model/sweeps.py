@@ -15,7 +15,7 @@ from dask_efficiency.show.shown import Shown
 from dask_efficiency.simulation.model.requirements import OVERFULL
 from dask_efficiency.simulation.model.result import Prediction, SelfReplay
 from dask_efficiency.simulation.model.run_figures import RunFigures
-from dask_efficiency.simulation.model.units import few_names, note_not_simulated, parse_nbytes
+from dask_efficiency.simulation.model.units import few_names, note_not_simulated
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -83,28 +83,28 @@ class Sweep(Shown):
         return (*left, *impossible, *(ended if full else ()), *common)
 
     @cached_property
-    def best(self) -> Prediction:
+    def best(self) -> Prediction | None:
         """Prediction with the fewest worker-seconds of those within 10 % of the fastest; the smaller of equal ones.
 
         Workers cost nothing while they start, and before and after the run. Of memory limits, it is the smallest with
-        which no nanny would end a worker.
+        which no nanny would end a worker; None without any.
         """
         near = [
             prediction
-            for prediction in self._lasting
+            for prediction in self.lasting
             if prediction.makespan_seconds <= (1 + NEARLY) * self.fastest.makespan_seconds
         ]
-        return min(near, key=self.size if self.of_memory else worker_seconds)
+        return min(near, key=self.size if self.of_memory else worker_seconds, default=None)
 
     @property
     def fastest(self) -> Prediction:
-        """Prediction with the smallest makespan; of memory limits, of those with which no nanny would end a worker."""
-        return min(self._lasting, key=lambda prediction: prediction.makespan_seconds)
+        """Prediction with the smallest makespan; of memory limits, without a nanny that ends workers, if any."""
+        return min(self.lasting or self.predictions, key=lambda prediction: prediction.makespan_seconds)
 
     @property
-    def _lasting(self) -> Sequence[Prediction]:
-        lasting = [prediction for prediction in self.predictions if not (self.of_memory and prediction.runs.overfull)]
-        return lasting or self.predictions
+    def lasting(self) -> Sequence[Prediction]:
+        """Predictions without memory limits with which a nanny would end a worker."""
+        return [prediction for prediction in self.predictions if not (self.of_memory and prediction.runs.overfull)]
 
     @cached_property
     def knee(self) -> Prediction:
@@ -170,32 +170,8 @@ def parse_sizes(workers: str | Sequence[int]) -> tuple[int, ...]:
     return tuple(sorted(set(numbers)))
 
 
-def parse_memory_limits(memory: str | Sequence[int | str]) -> tuple[int, ...]:
-    """Sort memory limits in bytes, or parse a list (``"3GiB,6GiB"``) or a range of doublings (``"2GiB..16GiB"``)."""
-    if not isinstance(memory, Sequence) or not memory:
-        raise TypeError(f"memory is {memory!r:.80}; expected memory limits, such as '2GiB..16GiB'")
-    if not isinstance(memory, str):
-        return tuple(sorted({*map(parse_memory, memory)}))
-    first, is_range, last = memory.partition("..")
-    if not is_range:
-        return parse_memory_limits(memory.split(","))
-    smallest, largest = parse_memory(first), parse_memory(last)
-    if smallest > largest:
-        raise ValueError(f"{memory!r:.80} is not a range of memory limits such as 2GiB..16GiB")
-    return tuple(dict.fromkeys(_doublings(smallest, largest)))
-
-
-def parse_memory(memory: int | str) -> int:
-    """Parse a worker's memory limit, in bytes or with a unit."""
-    if isinstance(memory, bool) or not isinstance(memory, int | str):
-        raise TypeError(f"memory is {memory!r:.80}; expected bytes of each worker, or a text such as '4 GiB'")
-    nbytes = parse_nbytes(memory) if isinstance(memory, str) else memory
-    if nbytes < 1:
-        raise ValueError(f"memory is {memory!r:.80}; expected more than 0 bytes for each worker")
-    return nbytes
-
-
-def _doublings(first: int, last: int) -> tuple[int, ...]:
+def doublings(first: int, last: int) -> tuple[int, ...]:
+    """Numbers from the first, each twice the one before, and the last."""
     return *(first << i for i in range((last // first).bit_length())), last
 
 
@@ -203,7 +179,7 @@ def _parse_range(text: str) -> tuple[int, ...]:
     if ends := re.fullmatch(r"(\d+)\.\.(\d+)", text):
         first, last = map(int, ends.groups())
         if 1 <= first <= last:
-            return _doublings(first, last)
+            return doublings(first, last)
     elif re.fullmatch(r"\d+(,\d+)*", text) and all(map(int, text.split(","))):
         return tuple(map(int, text.split(",")))
     raise ValueError(

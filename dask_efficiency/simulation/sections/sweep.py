@@ -16,6 +16,9 @@ from dask_efficiency.simulation.sections.prediction import about_run, figures, h
 def headline(sweep: Sweep) -> str:
     """Word which size is enough, without a full stop."""
     best, fastest = sweep.best, sweep.fastest
+    if best is None:
+        enough = format_bytes(max(one.runs.memory_needed for one in sweep.predictions))
+        return f"None of these sizes lasts: workers would be killed; with {enough} each, none would spill"
     text = f"{_named(sweep, best)}: {format_seconds(best.makespan_seconds)}"
     if best is fastest:
         less = "smaller" if sweep.of_memory else "cheaper"
@@ -56,14 +59,15 @@ def in_report(sweep: Sweep) -> Section:
 
 
 def _stats(sweep: Sweep) -> tuple[tuple[str, str], ...]:
-    money = sweep.money(sweep.best)
+    best = []
+    if sweep.best is not None:
+        with_or_on = f"{'with' if sweep.of_memory else 'on'} {_named(sweep, sweep.best)}"
+        best = [(with_or_on, format_seconds(sweep.best.makespan_seconds))]
+        if (money := sweep.money(sweep.best)) is not None:
+            best.append(("its cost", money_scale(money).figure(money)))
     return (
         ("recorded", format_seconds(sweep.recorded.makespan_seconds)),
-        (
-            f"{'with' if sweep.of_memory else 'on'} {_named(sweep, sweep.best)}",
-            format_seconds(sweep.best.makespan_seconds),
-        ),
-        *([] if money is None else [("its cost", money_scale(money).figure(money))]),
+        *best,
         ("self replay", f"{100 * sweep.self_replay.error:+.1f} %"),
     )
 
@@ -98,8 +102,8 @@ def table(sweep: Sweep) -> Table:
         heads |= {"ideal_memory": "nothing spills with", "overfull": "too full"}
     else:
         heads |= {"worker_seconds": "worker-{}"} if sweep.price_per_worker_hour is None else {"money": "cost"}
-    best = next(i for i, prediction in enumerate(sweep.predictions) if prediction is sweep.best)
-    return as_table(columns(sweep), heads, bar="makespan_seconds", strong=(best,))
+    best = tuple(i for i, prediction in enumerate(sweep.predictions) if prediction is sweep.best)
+    return as_table(columns(sweep), heads, bar="makespan_seconds", strong=best)
 
 
 def columns(sweep: Sweep) -> dict[str, TypedColumn]:
@@ -134,7 +138,7 @@ def to_dict(sweep: Sweep) -> dict[str, Any]:
     return about_run(sweep.self_replay, sweep.notes) | {
         "clusters": as_records(columns(sweep)),
         **{
-            f"{name}_{'memory_limit' if sweep.of_memory else 'workers'}": sweep.size(one)
+            f"{name}_{'memory_limit' if sweep.of_memory else 'workers'}": None if one is None else sweep.size(one)
             for name, one in {"best": sweep.best, "fastest": sweep.fastest, "knee": sweep.knee}.items()
         },
         "price_per_worker_hour": sweep.price_per_worker_hour,

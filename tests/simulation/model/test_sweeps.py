@@ -4,7 +4,8 @@ from typing import Any
 
 import pytest
 
-from dask_efficiency.simulation.model.sweeps import Sweep, parse_memory_limits, parse_sizes
+from dask_efficiency.simulation.model.sweeps import Sweep, parse_sizes
+from dask_efficiency.simulation.sections.sweep import headline
 
 GIB = 2**30
 
@@ -50,7 +51,12 @@ def test_of_memory_the_smallest_limit_near_the_fastest_is_the_best_unless_worker
     assert [found.size(one) / GIB for one in (found.best, found.fastest, found.knee)] == [4, 8, 4]
     ended = by_memory({1: 2.4, 2: 2.5, 4: 2.6}, full=[1])
     assert [ended.size(one) / GIB for one in (ended.best, ended.fastest)] == [2, 2]
-    assert by_memory({1: 2.4}, full=[1]).best.runs.overfull == 1.0
+    none_lasts = by_memory({1: 2.4, 2: 2.2}, full=[1, 2])
+    assert none_lasts.best is None
+    assert (
+        headline(none_lasts)
+        == "None of these sizes lasts: workers would be killed; with 3.0 GiB each, none would spill"
+    )
 
 
 def test_the_notes_name_sizes_with_which_a_run_does_not_end_or_workers_would_be_ended() -> None:
@@ -61,38 +67,6 @@ def test_the_notes_name_sizes_with_which_a_run_does_not_end_or_workers_would_be_
         "a caveat",
     )
     assert sweep({2: 1.0}, not_simulated=(4,)).notes[0].endswith("not simulated: numbers of workers 4")
-
-
-@pytest.mark.parametrize(
-    ("given", "expected"),
-    [
-        ("2GiB..16GiB", [2, 4, 8, 16]),
-        ("2 GiB..5 GiB", [2, 4, 5]),
-        ("3GiB,1GiB", [1, 3]),
-        ("4GiB", [4]),
-        ([4 * GIB, "1 GiB"], [1, 4]),
-    ],
-)
-def test_memory_limits_are_a_range_of_doublings_or_a_list(given: Any, expected: list[int]) -> None:
-    assert parse_memory_limits(given) == tuple(gib * GIB for gib in expected)
-
-
-@pytest.mark.parametrize(
-    ("given", "error", "message"),
-    [
-        ("4GiB..2GiB", ValueError, "a range"),
-        ("4GiB..", ValueError, "expected a size"),
-        ("", TypeError, "memory is ''"),
-        ([], TypeError, "expected memory limits"),
-        (4 * GIB, TypeError, "expected memory limits"),
-        (["-1 GiB"], ValueError, "expected a size"),
-        (["0"], ValueError, "more than 0 bytes"),
-        ([2.5], TypeError, "memory is 2.5"),
-    ],
-)
-def test_wrong_memory_limits_are_refused(given: Any, error: type[Exception], message: str) -> None:
-    with pytest.raises(error, match=message):
-        parse_memory_limits(given)
 
 
 def test_the_best_is_the_cheapest_of_those_within_10_percent_of_the_fastest() -> None:
