@@ -25,7 +25,7 @@ PORT = 9090
 SCRAPE_INTERVAL = "2s"
 
 #: Every duration in the rules, and what it is here.
-SHORT = {"1h": "2m", "15m": "30s", "10m": "20s", "5m": "30s", "1m": "5s"}
+SHORT = {"1h": "2m", "15m": "30s", "10m": "20s", "5m": "30s", "2m": "10s", "1m": "5s"}
 
 _DURATION = re.compile(rf"(?<!\d)({'|'.join(SHORT)})\b")
 

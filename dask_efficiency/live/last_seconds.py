@@ -246,7 +246,7 @@ def memory_text(now: MemoryNow) -> str:
         return ""
     named = list(now.prefixes.items())
     sizes = [now.limit, now.process, now.managed, abs(now.process - now.managed), now.spilled, *(n for _, n in named)]
-    (limit, process, managed, unmanaged, spilled, *parts), unit = in_unit_of_largest(sizes)
+    (limit, process, managed, unmanaged, spilled, *parts), unit = _in_one_unit(sizes)
     of_limit = f" of {limit}" if now.limit else ""
     largest = ", ".join(f"{name_of(prefix)} {part}" for (prefix, _), part in zip(named, parts, strict=True))
     shown = f"managed {managed}{f' ({largest})' if largest else ''}, "
@@ -254,9 +254,15 @@ def memory_text(now: MemoryNow) -> str:
     shown += f", spilled {spilled}" if now.spilled else ""
     text = f"Memory {process}{of_limit} {unit}: {shown}"
     if now.fullest and now.fullest_limit:
-        (process, limit), unit = in_unit_of_largest([now.fullest_process, now.fullest_limit])
+        (limit, process), unit = _in_one_unit([now.fullest_limit, now.fullest_process])
         text += f". Fullest: {workers_named([now.fullest])}, {process} of {limit} {unit}"
     return text
+
+
+def _in_one_unit(sizes: Sequence[int]) -> tuple[list[str], str]:
+    """Sizes in the unit of the largest, and that unit; what is nothing in it has its own."""
+    figures, unit = in_unit_of_largest(sizes)
+    return [format_bytes(size) if text == "0.0" else text for size, text in zip(sizes, figures, strict=True)], unit
 
 
 # -- causes ----------------------------------------------------------------------------------------

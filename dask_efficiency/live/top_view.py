@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dask_efficiency.accounts.checks import mapping, text, whole
 from dask_efficiency.accounts.cluster.account import ACTIVITIES
 from dask_efficiency.accounts.cluster.memory_timeline import MemoryNow
 from dask_efficiency.accounts.cluster.presence import GPU_ACTIVITIES
@@ -100,10 +101,20 @@ def read(payload: Mapping[str, Any]) -> Observation:
     try:
         workers = {name: WorkerObservation(**worker) for name, worker in payload["workers"].items()}
         stalls = decode_stalls(payload.get("stalls", ()))
-        memory = MemoryNow(**payload.get("memory", {}))
+        memory = _memory(mapping("memory", payload.get("memory", {})))
         return Observation(**{**payload, "workers": workers, "stalls": stalls, "memory": memory})
     except (KeyError, TypeError, AttributeError) as error:
         raise ValueError(f"the scheduler has another version of dask-efficiency: {error}") from error
+
+
+def _memory(payload: Mapping[str, Any]) -> MemoryNow:
+    sizes = {name: whole(name, value) for name, value in payload.items() if name not in ("prefixes", "fullest")}
+    prefixes = mapping("prefixes", payload.get("prefixes", {})).items()
+    return MemoryNow(
+        prefixes={text("prefix", prefix): whole("bytes of a prefix", nbytes) for prefix, nbytes in prefixes},
+        fullest=text("fullest", payload.get("fullest", "")),
+        **sizes,
+    )
 
 
 def baseline(observations: Iterable[Observation], now: Observation, *, seconds: float) -> Observation | None:

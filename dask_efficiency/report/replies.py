@@ -156,8 +156,8 @@ def _failure(prefix: str, error: str, frame: Sequence[Any], tasks: int) -> Failu
 
 
 def _lost_worker(row: Mapping[str, Any]) -> LostWorker:
-    in_threads = tuple(TaskInThread(**task) for task in row["in_threads"])
-    last_memory = tuple(MemorySample(**sample) for sample in row["last_memory"])
+    in_threads = tuple(TaskInThread(**task) for task in row.get("in_threads", ()))
+    last_memory = tuple(MemorySample(**sample) for sample in row.get("last_memory", ()))
     return LostWorker(**{**row, "in_threads": in_threads, "last_memory": last_memory})
 
 

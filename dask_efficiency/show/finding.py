@@ -38,8 +38,9 @@ class Finding:
     Parameters
     ----------
     kind
-        Its kind: a bucket and a cause (``"thread-noncpu/sleep"``), or ``"slow-worker"``, ``"long-task"``,
-        ``"repeats"``, ``"client"`` or ``"no-workers"``.
+        Its kind: a bucket and a cause (``"thread-noncpu/sleep"``), what stands still (``"stalled/task"``), or another,
+        such as ``"slow-worker"``, ``"long-task"``, ``"repeats"``, ``"client"``, ``"no-workers"``, ``"leak"`` or
+        ``"spare-memory"``.
     title
         The kind in words, at most :data:`MAX_TITLE` characters.
     where

@@ -56,6 +56,10 @@ CAUSES = {"thread-noncpu/gil": SECOND, "idle/parallelism": 2 * SECOND, "idle/gra
         ({"causes": CAUSES}, "Why thread-noncpu: gil 12 %; idle: parallelism 25 %, unknown 12 %."),
         ({"amounts": {"spilled/bytes": 2**20}}, "Data moved: spilled 1.0 MiB."),
         ({"memory": MEMORY}, f"{USE}: managed 1.0 (merge 0.6, read 0.2), unmanaged 0.5, spilled 3.0. {FULLEST}."),
+        (
+            {"memory": MemoryNow(2**30, 2**30, 20 * 2**20, prefixes={"sum": 2**20})},
+            "Memory 1.0 GiB: managed 1.0 (sum 1.0 MiB), unmanaged 0, spilled 20.0 MiB.",
+        ),
         ({"memory": MemoryNow(2**30, 2**31)}, "Memory 1.0 GiB: managed 2.0, unmanaged -1.0."),
         ({"killers": {"hog-1": 3}}, "Task hog-1 was in a thread of 3 workers as they were lost."),
         ({"not_sampled": dict.fromkeys("ab", "no /proc")}, "Threads of 2 workers are not sampled: no /proc."),

@@ -139,3 +139,9 @@ def test_gpus_are_compared_one_by_one():
     assert found.to_dict()["gpus"] == {"number": 2, "shares": shares}
     assert VIEW.to_dict()["gpus"] is None
     assert VIEW.last.gpus.shares_of_all == {}
+
+
+@pytest.mark.parametrize("memory", [5, {"process": "1"}, {"prefixes": {"sum": -1}}, {"fullest": 3}])
+def test_memory_that_is_none_is_refused(memory):
+    with pytest.raises(ValueError, match="expected"):
+        read({**asdict(NOW), "memory": memory})

@@ -184,7 +184,7 @@ def spent(prediction: Prediction) -> Section:
     held, useful = format_share(prediction.busy), format_share(prediction.efficiency)
     lines.append(f"Tasks hold {held} of the thread time, and compute in {useful} of it.")
     if needed := prediction.runs.memory_needed:
-        lines.append(f"With {format_bytes(needed)} a worker or more, no result would be spilled.")
+        lines.append(f"With {format_bytes(needed)} a worker or more, no simulated worker would spill or pause.")
     return section("What the makespan would be spent on", *drawn, table, *lines)
 
 
