@@ -168,6 +168,21 @@ def _unreported_seconds(dask_scheduler: Any, address: str) -> float:
     return float(lived - worker.finalized_ns - worker.running) / 1e9
 
 
+def way_of_snapshots(client: Client, address: str) -> float:
+    """Seconds by which a worker's accounts are ahead of the scheduler's clock, at most: its quickest snapshot's way."""
+
+    async def ask(dask_worker: Any) -> Any:
+        return time.monotonic_ns(), (await dask_worker.handlers["efficiency"]("snapshot"))["snapshot"]
+
+    def joined(dask_scheduler: Any) -> int:
+        plugin = dask_scheduler.plugins[EfficiencyPlugin.name]
+        return int(plugin._meter.accounts.cluster.present[address].joined)
+
+    before, payload = client.run(ask, workers=[address])[address]
+    began = before - _shown(payload)["elapsed"]
+    return float(max(0, client.run_on_scheduler(joined) - began)) / 1e9
+
+
 def after_the_scheduler(client: Client) -> float:
     """The instant, once the scheduler has done what it was at."""
     client.run_on_scheduler(bool)
