@@ -103,7 +103,16 @@ DECORATED = {
         "rounds",
         "sent_by",
     ),
-    *("scheduler_loop", "stragglers", "timeline", "trace"),
+    *(
+        "cluster_peak",
+        "held_at_peaks",
+        "held_for",
+        "memory_timeline",
+        "scheduler_loop",
+        "stragglers",
+        "timeline",
+        "trace",
+    ),
 }
 #: What a broken decoration raises; the first is what CPython's ``ast.parse`` does in many threads at once.
 ERRORS = [SystemError("AST constructor recursion depth mismatch"), RecursionError("too deep"), KeyError("x")]
@@ -241,8 +250,8 @@ def test_the_schedulers_figures_do_not_depend_on_any_decoration(closed, monkeypa
         assert figures(report) == figures(reports.report_of(whole, name="x", started=0.0))
         assert note in report.notes
     assert ", ".join(sorted(names)) == (
-        "alone, arrivals, code, cores, environment, gpu, graphs, of_facts, paths, profiles, running, "
-        "scheduler_loop, seceded, skew, stragglers, timeline"
+        "alone, arrivals, code, cores, environment, gpu, graphs, kept, memory_timeline, of_facts, paths, profiles, "
+        "running, scheduler_loop, seceded, skew, stragglers, timeline"
     )
 
 
@@ -275,7 +284,7 @@ def test_the_clients_figures_do_not_depend_on_any_decoration(closed, monkeypatch
             reports: (
                 "account of GPUs, account of the scheduler's event loop, comparison of tasks, environment, list of "
                 "blocked event loops, list of long holds of the GIL, list of stragglers, list of who had the GIL, "
-                "list of who held locks, profile, source listing, timeline"
+                "list of who held locks, memory over time, profile, source listing, timeline"
             ),
         }[module]
     )

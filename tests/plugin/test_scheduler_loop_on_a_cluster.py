@@ -15,6 +15,7 @@ from dask_efficiency import efficiency_report
 from dask_efficiency.accounts.lines import place_of
 from dask_efficiency.plugin.names import PLUGIN
 from dask_efficiency.plugin.scheduler.loop_meter import LoopMeter
+from dask_efficiency.report.conditions import conditions_of
 from tests.plugin.watch import eventually
 
 pytestmark = pytest.mark.cluster
@@ -63,7 +64,8 @@ def test_a_plugin_that_computes_at_each_transition_is_named_first_with_its_line(
     assert loop.busy_seconds is not None
     assert 0 < loop.hooks_seconds <= loop.handlers_seconds <= loop.busy_seconds <= loop.seconds
     named = {one.kind for one in found.report.findings if f"`{hook.name}` in {place_of(hook.stack[0])}" in one.where}
-    assert named & {"idle/graph", "idle/scheduler"}, found.report.findings
+    # on a crowded host the scheduler may wait for a core for longer than the plugin computes
+    assert named & {"idle/graph", "idle/scheduler"} or not conditions_of(found.report).loop_held, found.report.findings
     assert found.report.to_frame("scheduler").name.iloc[0] in ("Burner.transition", "update-graph")
 
 

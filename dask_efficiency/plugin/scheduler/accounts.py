@@ -107,19 +107,21 @@ class Timelines:
         self._windows = windows
         self._feed = ActivityFeed()
         self._life, self._memory = TimelineRecorder(at=at), MemoryRecorder(at=at)
-        self._failure: list[str] = []
+        #: Of the activity, and of the memory: neither takes the other down.
+        self._failure, self._memory_failure = list[str](), list[str]()
 
     def follow(self, present: Collection[Presence], *, at: int) -> None:
         """Add what the workers did since the last call, until now."""
-        if self._failure:
-            return
-        with decoration("timeline", self._failure):
-            stretches = self._feed.read(present, at=at)
-            for recorder in (self._life, *(opened.timeline for opened in self._windows.values())):
-                recorder.add(stretches)
-            reading = ClusterMemory.of(present)
-            for memory in (self._memory, *(opened.memory for opened in self._windows.values())):
-                memory.follow(reading, at=at)
+        if not self._failure:
+            with decoration("timeline", self._failure):
+                stretches = self._feed.read(present, at=at)
+                for recorder in (self._life, *(opened.timeline for opened in self._windows.values())):
+                    recorder.add(stretches)
+        if not self._memory_failure:
+            with decoration("memory over time", self._memory_failure):
+                reading = ClusterMemory.of(present)
+                for memory in (self._memory, *(opened.memory for opened in self._windows.values())):
+                    memory.follow(reading, at=at)
 
     def timeline(self, recorder: TimelineRecorder | None = None, *, at: int) -> Timeline:
         """Timeline of a recorder, or since the accounts began; raises RuntimeError if following the workers failed."""
@@ -129,8 +131,8 @@ class Timelines:
 
     def memory(self, recorder: MemoryRecorder | None = None, *, at: int, start: int | None = None) -> MemoryTimeline:
         """Memory over time by a recorder, or since the accounts began or ``start``; raises RuntimeError likewise."""
-        if self._failure:
-            raise RuntimeError(self._failure[0])
+        if self._memory_failure:
+            raise RuntimeError(self._memory_failure[0])
         return (recorder or self._memory).timeline(at=at, start=start)
 
 
