@@ -40,7 +40,7 @@ def test_new_and_gone_losses_are_called_so_the_larger_first_and_causes_stand_in_
         "Gone: spilling to disk. 10.0 -> 0.0 thread-seconds",
     ]
     assert found(waited(gil=8, file=2), waited(core=9, file=2)) == [
-        "New: waiting for a core: 9.0 s of thread time. 0.0 -> 9.0 thread-seconds, mostly in clean",
+        "New: waiting for a core: saves up to 4.3 s. 0.0 -> 9.0 thread-seconds, mostly in clean",
         "Gone: waiting for the GIL. 8.0 -> 0.0 thread-seconds, mostly in clean",
     ]
 
