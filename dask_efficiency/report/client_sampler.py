@@ -13,7 +13,6 @@ import os
 import platform
 import random
 import re
-import sys
 import threading
 from array import array
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -30,6 +29,7 @@ import distributed
 from dask_efficiency.accounts.cluster.windows import Interval
 from dask_efficiency.accounts.intake import fitting
 from dask_efficiency.accounts.lines import IMPORT, MAX_DEPTH, MAX_ROWS, Frame, Stack, blamed, is_import, is_the_users
+from dask_efficiency.plugin import names
 from dask_efficiency.plugin.guard import Guard
 from dask_efficiency.plugin.stacks import MAX_WALKED, Stacks, folder_of, frames_of_others, has_gil, has_nothing_to_do
 from dask_efficiency.plugin.thread_clocks import HeldReader, ThreadClocks, ThreadFiles, cpu_clock
@@ -37,6 +37,7 @@ from dask_efficiency.plugin.worker.look import LONG_HOLD_NS
 from dask_efficiency.plugin.worker.sampler import MAX_INTERVAL_NS, MAX_SHARE, MIN_INTERVAL_NS, why_not
 from dask_efficiency.plugin.worker.wait_states import GIL, RUNNING, UNKNOWN, WaitStates, find_gil
 from dask_efficiency.plugin.worker.watched_threads import DASK_NAMES
+from dask_efficiency.report import client_watch
 from dask_efficiency.report.client_watch import has_outstanding
 from dask_efficiency.report.values import ClientRow
 
@@ -55,8 +56,9 @@ COMPUTE, LOCK, AWAIT, OWN = "compute", "lock", "await", "own"
 BUILD, LOCAL, OPTIMIZE, HASH, PICKLE, UNPICKLE = "build", "local", "optimize", "hash", "pickle", "unpickle"
 WAIT, RECEIVE, SEND, CALL = "wait", "receive", "send", "call"
 
-_PACKAGE = sys.modules[__name__.partition(".")[0]]
-_DASK, _DISTRIBUTED, _OURS = (fitting(folder_of(module)) for module in (dask, distributed, _PACKAGE))
+_DASK, _DISTRIBUTED = (fitting(folder_of(module)) for module in (dask, distributed))
+#: Files of this package that pass calls on; its demo is a script like any other.
+_OURS = fitting(folder_of(names)), fitting(str(client_watch.__file__))
 #: What a function of Dask does, by its name; the outermost that is listed counts. Later ones are parts of it.
 _FUNCTIONS = tuple(
     (activity, re.compile(rf"(?:^|[._])(?:{functions})$"))

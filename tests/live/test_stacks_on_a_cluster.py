@@ -77,7 +77,7 @@ def test_tasks_that_wait_alike_are_one_with_their_cause_line_and_workers(client:
     assert none.groups == ()
     # The scheduler's loop and the workers'.
     assert {look.worker for one in of_kind(found, LOOP) for look in one.threads} == {"", "0", "1"}
-    with pytest.raises(ValueError, match="no worker is called 'nobody'; expected a name or address, such as '0'"):
+    with pytest.raises(ValueError, match="no worker is called 'nobody'; expected a name or address, such as '[01]'"):
         stacks(client, workers=["nobody"])
 
 

@@ -218,8 +218,9 @@ def test_the_memory_of_a_task_is_what_it_takes_while_it_runs_without_results(run
     assert (hold.working_count, hold.working_alone) == (1, True)
     assert hold.max_working == pytest.approx(ARRAY, rel=0.1)
     make = run.report.skew["make"]
-    assert make.working_alone
-    assert make.median_working == pytest.approx(ARRAY, rel=0.1)
+    if make.working_count:  # of tasks of 10 ms and more
+        assert make.working_alone
+        assert make.median_working == pytest.approx(ARRAY, rel=0.1)
 
 
 def test_users_labels_are_by_prefix_worker_and_span_and_a_finding_has_their_line(client: Client, run: Run) -> None:

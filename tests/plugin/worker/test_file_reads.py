@@ -122,11 +122,11 @@ def test_a_window_has_what_was_read_in_it_however_it_was_read_before() -> None:
 
 def test_the_name_of_a_file_is_equal_in_all_processes_of_a_host_and_no_hash_of_its_path(tmp_path: Path) -> None:
     path = tmp_path / "data"
-    path.write_bytes(b"some")
+    path.write_bytes(bytes(123_457))  # as no other file that this process may have open
     found = []
     for _ in range(2):
         with looks_at(FileReads(), tmp_path / "local") as looks, path.open("rb"):
-            found += [one.identity for one in looks._open_files()[""] if one.nbytes == 4]
+            found += [one.identity for one in looks._open_files()[""] if one.nbytes == 123_457]
     first, second = found
     assert first == second or not Path("/proc/sys/kernel/random/boot_id").exists()
     plain = f"{platform.node()}/{path.stat().st_dev}{path}".encode()
