@@ -141,6 +141,7 @@ def run(client: Client, tmp_path_factory: pytest.TempPathFactory) -> Run:
         wait(other)
         numbers.append(client.submit(weigh, other, arrays[0], workers=[second], pure=False))
         wait(numbers)
+        time.sleep(0.1)  # of a task right after a short one, memory is not measured
         numbers.append(client.submit(hold, 5, folder, workers=[second], pure=False))
         eventually((folder / "begun").exists)
         for _ in range(2):
