@@ -118,6 +118,7 @@ NEEDED: dict[str, tuple[Callable[[], object], str]] = {
         lambda: not subprocess.call(IMPORTS_SIMGRID, stderr=subprocess.DEVNULL),
         "apt-get install python3-simgrid",
     ),
+    "py-spy": (partial(shutil.which, "py-spy", path=f"{os.path.dirname(sys.executable)}:{os.defpath}"), "make setup"),
     "root": (lambda: os.geteuid() == 0, "run the tests as root"),
 }
 found = cache(lambda name: NEEDED[name][0]())

@@ -37,6 +37,16 @@ class StalledWork:
     #: What is asked for, such as ``"GPU=1"``, the name of a lock, or whom inputs come from; may be empty.
     detail: str = ""
 
+    @property
+    def worker(self) -> str:
+        """Empty, so that a function for slow workers replaces none of :attr:`workers`."""
+        return ""
+
+    @property
+    def subject(self) -> str:
+        """Kind and prefix, for a log."""
+        return f"{self.kind} {self.prefix}".rstrip()
+
 
 def encode_stalls(stalls: Iterable[StalledWork]) -> list[list[Any]]:
     """Encode as plain data for msgpack."""

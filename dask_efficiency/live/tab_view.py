@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dask_efficiency.accounts.cluster.account import ACTIVITIES
+from dask_efficiency.accounts.cluster.time_left import TimeLeft
 from dask_efficiency.accounts.slow_worker import SlowWorker
 from dask_efficiency.accounts.stalls import StalledWork
 from dask_efficiency.live.last_seconds import Details, LastSeconds, window_of
@@ -114,6 +115,10 @@ class TabView:
     now: float
     #: Work that stands still.
     stalls: Sequence[StalledWork] = ()
+    #: Time until all that is outstanding is done; None where it cannot be said.
+    time_left: TimeLeft | None = None
+    #: What the view was narrowed to, in words; empty if it is of all.
+    part_of: str = ""
 
     @property
     def at(self) -> int:
@@ -143,4 +148,5 @@ def tab_view(source: ClusterAccounts, then: Details, *, now: float, heartbeat_se
         stragglers=source.findings,
         now=now,
         stalls=source.stalled,
+        time_left=source.left,
     )

@@ -11,6 +11,7 @@ from dask_efficiency.accounts.buckets import Breakdown, Bucket
 from dask_efficiency.live.last_seconds import causes_text, memory_text, moved_text, not_sampled_text
 from dask_efficiency.live.top_view import TopView
 from dask_efficiency.report.findings import in_a_line
+from dask_efficiency.report.run_progress import left_text
 from dask_efficiency.report.stalls import STALLED
 from dask_efficiency.report.turnover import killer_text
 from dask_efficiency.show.drawn_buckets import COLOURS, LETTERS, BucketShare, parts_of
@@ -178,9 +179,10 @@ def _parts(did: Breakdown) -> tuple[BucketShare, ...]:
 def _head_line(view: TopView) -> str:
     workers = format_count(len(view.workers) + view.more_workers, "worker")
     threads, tasks = view.last.nthreads, sum(worker.tasks for worker in view.workers)
-    return (
+    text = (
         f"{harmless(view.source)}  {workers}, {format_count(threads, 'thread')}, {format_count(tasks, 'task')} on them"
     )
+    return text if view.time_left is None else f"{text}; {left_text(view.time_left)}"
 
 
 def _headline_line(view: TopView) -> str:

@@ -13,6 +13,7 @@ from dask_efficiency.accounts.checks import mapping, text, whole
 from dask_efficiency.accounts.cluster.account import ACTIVITIES
 from dask_efficiency.accounts.cluster.memory_timeline import MemoryNow
 from dask_efficiency.accounts.cluster.presence import GPU_ACTIVITIES
+from dask_efficiency.accounts.cluster.time_left import TimeLeft, decode_left
 from dask_efficiency.accounts.facts import Facts
 from dask_efficiency.accounts.intake import finite
 from dask_efficiency.accounts.rows import growth
@@ -78,6 +79,8 @@ class Observation:
     killers: Mapping[str, int] = field(default_factory=dict)
     #: Work that stands still.
     stalls: tuple[StalledWork, ...] = ()
+    #: Time until all that is outstanding is done; None where it cannot be said.
+    time_left: TimeLeft | None = None
     memory: MemoryNow = field(default_factory=MemoryNow)
 
     @property
@@ -102,7 +105,9 @@ def read(payload: Mapping[str, Any]) -> Observation:
         workers = {name: WorkerObservation(**worker) for name, worker in payload["workers"].items()}
         stalls = decode_stalls(payload.get("stalls", ()))
         memory = _memory(mapping("memory", payload.get("memory", {})))
-        return Observation(**{**payload, "workers": workers, "stalls": stalls, "memory": memory})
+        left = decode_left(payload.get("time_left"))
+        known = {"workers": workers, "stalls": stalls, "time_left": left, "memory": memory}
+        return Observation(**{**payload, **known})
     except (KeyError, TypeError, AttributeError) as error:
         raise ValueError(f"the scheduler has another version of dask-efficiency: {error}") from error
 
@@ -143,6 +148,7 @@ class TopView:
     life: EfficiencyReport
     #: What stands still, and what costs most, of what is running.
     findings: tuple[Finding, ...] = ()
+    time_left: TimeLeft | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data for JSON; numbers that are not finite are None."""
@@ -154,6 +160,7 @@ class TopView:
             "headline": in_a_line(last.report),
             "efficiency": finite(last.report.efficiency),
             "findings": [one.to_dict() for one in self.findings],
+            "seconds_left": None if self.time_left is None else asdict(self.time_left),
             "threads": last.threads,
             "threads_by_cause": last.threads_by_cause,
             "tasks": dict(self.tasks),
@@ -217,4 +224,5 @@ def top_view(then: Observation | None, now: Observation, *, source: str) -> TopV
         killers=now.killers,
         life=life,
         findings=running_findings(last, now.stalls),
+        time_left=now.time_left,
     )

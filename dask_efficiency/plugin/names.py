@@ -53,6 +53,7 @@ LIVE = "live"
 TRACE = "trace"
 PROFILE = "profile"
 STRAGGLERS = "stragglers"
+LEFT = "left"
 SERIES = "series"
 #: Action on the scheduler, by the thread of a worker whose event loop is blocked.
 ASIDE = "aside"

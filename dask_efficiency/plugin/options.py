@@ -123,7 +123,8 @@ class Options:
     on_straggler: Any = _option(
         "warn",
         _reaction,
-        "Reaction to a straggler: `warn`, or a callable of the scheduler and the finding, called besides the warning.",
+        "Reaction to a straggler, or to work that stands still: `warn`, or a callable of the scheduler and the "
+        "finding, called besides the warning.",
     )
     outliers: bool = _option(
         False,

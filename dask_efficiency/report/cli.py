@@ -8,6 +8,7 @@ import math
 import os
 import re
 import shutil
+import sys
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from fractions import Fraction
@@ -83,6 +84,12 @@ everything_option = click.option(
     callback=timedelta,
     metavar="TIME",
     help="End the script after so long, with exit code 124; the report begins with what stood still.",
+)
+@click.option(
+    "--progress/--no-progress",
+    default=lambda: sys.stderr is not None and sys.stderr.isatty(),
+    show_default="on a terminal",
+    help="Say now and then, on standard error, how long the tasks will yet take, where that can be said.",
 )
 def run_command(
     script: str, arguments: tuple[str, ...], is_module: bool, save_to: str | None, **options: object

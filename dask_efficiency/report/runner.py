@@ -32,7 +32,7 @@ from typing import TYPE_CHECKING, Any
 from dask_efficiency.accounts.cluster.failures import error_text
 from dask_efficiency.files import processes
 from dask_efficiency.report.after_import import AfterImport
-from dask_efficiency.report.termination import PATIENCE, after, before_termination
+from dask_efficiency.report.termination import PATIENCE, after, before_termination, handled_error
 
 if TYPE_CHECKING:
     from distributed import Client
@@ -75,6 +75,8 @@ class ScriptRun:
     save_to: str | None = None
     #: Seconds after which it is ended.
     timeout: float | None = None
+    #: Says now and then how long tasks will yet take.
+    progress: bool = False
 
     @property
     def name(self) -> str:
@@ -105,6 +107,8 @@ def main() -> None:
     runner = Runner(run)
     if run.timeout is not None:
         after(run.timeout, runner.timed_out)
+    if run.progress:
+        runner.tell_progress()
     try:
         if run.local:
             runner.start_local()
@@ -305,7 +309,7 @@ class Runner:
         from dask_efficiency.report.efficiency_report import LEASED
 
         del self._open[address]
-        self._closed_for = _handled_error()
+        self._closed_for = handled_error()
         try:
             await report.__aexit__(None, None, None)
             # Running by this command already implies that the script has no plugin.
@@ -315,6 +319,12 @@ class Runner:
             self._notes.append(f"there is no report of {address}: {error}")
 
     # -- when the script has ended -----------------------------------------------------------------
+
+    def tell_progress(self) -> None:
+        """Say now and then how long the tasks will yet take."""
+        from dask_efficiency.report.run_progress import tell_now_and_then
+
+        tell_now_and_then(lambda: [client for client, _ in self._open.values()], self._told, self._write_note)
 
     @property
     def _finished(self) -> bool:
@@ -477,12 +487,6 @@ class Runner:
         from dask_efficiency.show.figures import harmless, sentence
 
         sys.stderr.write(harmless(f"dask-efficiency: {sentence(' '.join(note.split()))}") + "\n")
-
-
-def _handled_error() -> object:
-    """Error that the main thread handles at this moment, such as one that leaves a block; None without any."""
-    handled = sys._current_exceptions().get(threading.main_thread().ident or 0)
-    return handled[1] if isinstance(handled, tuple) else handled  # Python 3.11 has its kind and traceback beside it
 
 
 def _address(client: Any) -> str:

@@ -84,3 +84,9 @@ def after(seconds: float, do: LastWords) -> None:
     timer = threading.Timer(seconds, end)
     timer.daemon = True
     timer.start()
+
+
+def handled_error() -> object:
+    """Error that the main thread handles at this moment, such as one that leaves a block; None without any."""
+    handled = sys._current_exceptions().get(threading.main_thread().ident or 0)
+    return handled[1] if isinstance(handled, tuple) else handled  # Python 3.11 has its kind and traceback beside it

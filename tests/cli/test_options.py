@@ -70,6 +70,38 @@ def test_each_command_is_answered_over_tls(tls: tuple[str, list[str]]) -> None:
     assert "Stragglers of" in output("stragglers", address, *options)
     (line,) = output("top", address, "--once", "--json", "--interval", "1s", *options).splitlines()
     assert len(json.loads(line)["workers"]) == 1
+    assert json.loads(output("stacks", address, "--json", *options))["workers"] == 1
+
+
+def test_a_worker_whose_event_loop_is_blocked_tells_its_call_over_tls(
+    tls: tuple[str, list[str]], tmp_path: Path
+) -> None:
+    address, options = tls
+    security = Security(
+        **dict(zip(("tls_ca_file", "tls_client_cert", "tls_client_key"), options[1::2], strict=True)),
+        require_encryption=True,
+    )
+    go_on = tmp_path / "go on"
+
+    async def block(path: str) -> None:  # by value: the worker has no tests
+        import os
+        import time
+
+        until = time.monotonic() + 100
+        while not os.path.exists(path) and time.monotonic() < until:  # noqa: ASYNC240
+            time.sleep(0.02)  # noqa: ASYNC251
+
+    def names_its_call() -> bool:
+        found = output("stacks", address, *options)
+        return Path(__file__).name in found and "did not answer" not in found
+
+    with Client(address, security=security, set_as_default=False) as client:
+        client.run(block, str(go_on), wait=False)
+        try:
+            assert eventually(names_its_call)
+        finally:
+            go_on.touch()
+        eventually(lambda: not names_its_call())
 
 
 @pytest.mark.parametrize("command", [["report"], ["top", "--once"]])

@@ -109,6 +109,25 @@ def test_a_worker_that_is_stopped_is_named_and_delays_nobody(client: Client) -> 
     assert {look.worker for one in of_kind(found, LOOP) for look in one.threads} == {"", "0", "1"} - found.silent.keys()
 
 
+@pytest.mark.needs("py-spy")
+def test_native_frames_are_of_c_functions_between_those_of_python(client: Client) -> None:
+    futures = client.map(wait_for_event, range(4), name="stacks-native", key="waiter")
+    try:
+        found = once(client, lambda found: len(of_kind(found, TASK)) > 0, prefix="waiter", native=True)
+    finally:
+        Event("stacks-native", client=client).set()
+        client.gather(futures)
+    if found.not_native:
+        pytest.skip(f"py-spy may not look: {next(iter(found.not_native.values()))}")
+    looks = [look for group in of_kind(found, TASK) for look in group.threads]
+    assert all(look.is_native for look in looks)
+    for group in of_kind(found, TASK):
+        files = {frame.file.rpartition(".")[2] for frame in group.stack if frame.file}
+        assert "wait_for_event" in [frame.function for frame in group.stack]
+        assert files - {"py"}, group.stack
+    assert found.not_native == {}
+
+
 def test_no_source_is_shown_where_reports_have_none(client: Client) -> None:
     client.register_plugin(EfficiencyPlugin(source=False))
     future = client.submit(wait_for_event, 1, name="stacks-source", key="waiter-0")

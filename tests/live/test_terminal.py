@@ -3,6 +3,7 @@ from dataclasses import replace
 import pytest
 
 from dask_efficiency.accounts.cluster.memory_timeline import MemoryNow
+from dask_efficiency.accounts.cluster.time_left import TimeLeft
 from dask_efficiency.accounts.stalls import NO_WORKER, StalledWork
 from dask_efficiency.live.terminal import coloured, plain
 from dask_efficiency.live.top_view import top_view
@@ -44,6 +45,11 @@ def test_what_stands_still_comes_before_the_bar_with_what_to_do():
     assert lines[2].startswith("1. No worker may run these tasks. 4 tasks of train, for 12.0 s: GPU=1, on no worker.")
     assert lines[2].endswith("or ask for less.")
     assert any(line.startswith("2. Threads idle") for line in lines)
+
+
+def test_the_time_left_is_in_the_first_line():
+    (line, *_) = plain(replace(VIEW, time_left=TimeLeft(240.0, 180.0, 360.0)), width=200).splitlines()
+    assert line == "tcp://host:8786  2 workers, 4 threads, 3 tasks on them; about 4 min left, 3 to 6"
 
 
 CAUSES = {"thread-noncpu/gil": SECOND, "idle/parallelism": 2 * SECOND, "idle/graph": SECOND // 100}

@@ -6,6 +6,7 @@ from types import MappingProxyType
 import pytest
 
 from dask_efficiency.accounts.buckets import Breakdown
+from dask_efficiency.accounts.cluster.time_left import TimeLeft
 from dask_efficiency.live.top_view import Observation, WorkerObservation, baseline, read, top_view
 
 SECOND = 1_000_000_000
@@ -59,6 +60,13 @@ def test_an_observation_that_travels_is_read():
 def test_other_data_than_an_observation_is_refused(payload):
     with pytest.raises(ValueError, match="version"):
         read(payload)
+
+
+def test_the_time_left_travels_and_is_in_the_view() -> None:
+    now = read({**asdict(NOW), "time_left": [240.0, 180.0, 360.0]})
+    assert top_view(THEN, now, source="").time_left == TimeLeft(240.0, 180.0, 360.0)
+    assert top_view(THEN, now, source="").to_dict()["seconds_left"] == {"seconds": 240, "least": 180, "most": 360}
+    assert VIEW.to_dict()["seconds_left"] is None
 
 
 def test_a_view_has_the_time_between_two_observations_or_up_to_the_first():

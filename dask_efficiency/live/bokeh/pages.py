@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
 from bokeh.core.properties import without_property_validation
-from bokeh.models import Column, Row
+from bokeh.models import Column, Row, TextInput
 from bokeh.server.tornado import BokehTornado
 from distributed.dashboard.components import DashboardComponent, add_periodic_callback
 from distributed.dashboard.components.scheduler import BOKEH_THEME, env
@@ -18,6 +18,7 @@ from distributed.http.scheduler.info import IndividualPlots
 from distributed.utils import log_errors
 from tornado.ioloop import IOLoop
 
+from dask_efficiency.accounts.checks import MAX_NAME_LENGTH
 from dask_efficiency.live.bokeh import columns, texts
 from dask_efficiency.live.bokeh.figures import (
     BESIDE_OTHERS,
@@ -32,6 +33,7 @@ from dask_efficiency.live.bokeh.figures import (
     worker_spread,
 )
 from dask_efficiency.live.bokeh.tab import LINK, UPDATE_MS, Tab
+from dask_efficiency.live.narrowing import NameParts, narrowed
 from dask_efficiency.live.tab_view import TabView
 
 if TYPE_CHECKING:
@@ -41,10 +43,15 @@ if TYPE_CHECKING:
 
 
 class Page(DashboardComponent):
-    """Parts of a page below a headline; the headline also shows notices."""
+    """Parts of a page below a headline; the headline also shows notices, and inputs may narrow all but the timeline."""
 
-    def __init__(self, tab: Tab, headline: Text, parts: Sequence[PagePart], root: Any) -> None:
+    def __init__(
+        self, tab: Tab, headline: Text, parts: Sequence[PagePart], root: Any, inputs: Sequence[TextInput] = ()
+    ) -> None:
         self._tab = tab
+        self._inputs = inputs
+        for one in inputs:
+            one.on_change("value", self._narrow)
         self._headline = headline
         self._parts = parts
         self._view: TabView | None = None
@@ -65,12 +72,24 @@ class Page(DashboardComponent):
         if tab.notice is not None:
             self._headline.draw(tab.notice)
 
+    def _narrow(self, attribute: str, old: str, new: str) -> None:
+        self._view = None
+        self.update()
+
     def _draw(self, view: TabView) -> None:
-        self._headline.draw(self._tab.drawn(self._headline.made_by))
+        wanted = NameParts(*(one.value[:MAX_NAME_LENGTH].strip() for one in self._inputs))
+        if view is self._view and any(wanted):
+            return
+        mine = narrowed(view, wanted, self._tab.prefixes_in) if any(wanted) else None
+
+        def made_by(part: PagePart) -> Any:
+            return self._tab.drawn(part.made_by, every_ns=part.every_ns) if mine is None else part.made_by(mine)
+
+        self._headline.draw(made_by(self._headline))
         if view is self._view:
             return
         for part in self._parts:
-            made = self._tab.drawn(part.made_by, every_ns=part.every_ns)
+            made = made_by(part)
             if made is not self._shown.get(part):
                 part.draw(made)
                 self._shown[part] = made
@@ -78,7 +97,7 @@ class Page(DashboardComponent):
 
 
 def whole(tab: Tab) -> Page:
-    """Headline, findings, largest cause, pie with key, timeline, data that moved, stragglers, GPUs and workers."""
+    """Headline, inputs that narrow it, findings, causes, pie with key, timeline, data, stragglers, GPUs and workers."""
     key = Text(texts.key_with_causes, width=230, name="key")
     pie = pie_chart(width=300, height=330, title="Thread time while there was work")
     timeline = TimelineFigure(
@@ -98,15 +117,19 @@ def whole(tab: Tab) -> Page:
     cause = Text(texts.largest_cause, sizing_mode="stretch_width", styles=_CAUSE_STYLE, name="cause")
     findings = Text(texts.findings, every_ns=SLOW_NS, sizing_mode="stretch_width", styles=_CAUSE_STYLE, name="findings")
     wrap = {"flex-wrap": "wrap"}
+    inputs = [
+        TextInput(placeholder=f"{name}: all", name=f"only-{name}", width=160) for name in ("prefix", "span", "worker")
+    ]
     root = Column(
         headline.root,
+        Row(*inputs, styles=wrap),
         findings.root,
         cause.root,
         Row(Row(pie.root, key.root, styles=wrap), timeline.root, sizing_mode="stretch_width", styles=wrap),
         *(part.root for part in titled),
         sizing_mode="stretch_width",
     )
-    return Page(tab, headline, [findings, cause, key, pie, timeline, *titled], root)
+    return Page(tab, headline, [findings, cause, key, pie, timeline, *titled], root, inputs)
 
 
 def pie(tab: Tab) -> Page:

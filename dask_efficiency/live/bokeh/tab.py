@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from html import escape
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
@@ -111,6 +111,10 @@ class Tab:
             made = draw(now)
             self._drawn[draw] = now, made
         return cast("T", made)
+
+    def prefixes_in(self, span: str) -> Collection[str]:
+        """Prefixes of the tasks in the spans that have this in their names."""
+        return () if self._source is None else self._source.prefixes_in(span)
 
     def fail(self, error: Exception) -> None:
         """Log the first failure to draw a page, and show it on the page."""

@@ -31,8 +31,11 @@ from dask_efficiency.live.last_seconds import (
 from dask_efficiency.live.tab_view import TabView
 from dask_efficiency.report.findings import in_a_line
 from dask_efficiency.report.gpu import MEANINGS as GPU_MEANINGS
+from dask_efficiency.report.run_progress import left_text
+from dask_efficiency.report.stalls import findings_of
 from dask_efficiency.show.drawn_buckets import COLOURS, GPU_COLOURS, OTHER, OTHER_COLOUR, wedges
-from dask_efficiency.show.figures import format_count, format_share, format_times, harmless, name_of
+from dask_efficiency.show.figures import format_count, format_share, format_times, harmless, name_of, upper_first
+from dask_efficiency.show.finding import MAX_SHOWN
 from dask_efficiency.straggler.wording import MEANINGS
 
 #: Rows of the table of stragglers. By eye.
@@ -40,15 +43,18 @@ MAX_STRAGGLERS = 5
 
 NO_REPORT = "No worker has reported yet."
 NO_TASK = "No task ended."
+NO_TIME = "nothing by that name did anything."
 NO_GPU = "No GPU is measured."
 
 # -- headlines and titles --------------------------------------------------------------------
 
 
 def headline(view: TabView) -> str:
-    """Efficiency and largest loss of the last minutes."""
+    """Efficiency and largest loss of the last minutes, and the time left."""
     last = view.last
-    return _since(last.seconds, f"{escape(in_a_line(last.report))}." if last.did else NO_REPORT)
+    left = "" if view.time_left is None else f" {upper_first(left_text(view.time_left))}."
+    text = f"{escape(in_a_line(last.report))}.{left}" if last.did else NO_TIME if view.part_of else NO_REPORT
+    return _since(last.seconds, f"{escape(view.part_of)}: {text}" if view.part_of else text)
 
 
 def largest_cause(view: TabView) -> str:
@@ -63,7 +69,8 @@ def largest_cause(view: TabView) -> str:
 
 def findings(view: TabView) -> str:
     """First findings of what is running; may be empty."""
-    found = running_findings(view.last, view.stalls)
+    # What something costs the cluster is not known of a part of it.
+    found = findings_of(view.stalls)[:MAX_SHOWN] if view.part_of else running_findings(view.last, view.stalls)
     return "<br>".join(f"{number}. {escape(harmless(one.in_a_line))}" for number, one in enumerate(found, 1))
 
 

@@ -21,11 +21,13 @@ from dask_efficiency.accounts.cluster.cluster import SILENT_NS, ClusterLedger
 from dask_efficiency.accounts.cluster.losses import SIGKILLED, Loss
 from dask_efficiency.accounts.cluster.memory_timeline import ClusterMemory, MemoryRecorder, MemoryTimeline
 from dask_efficiency.accounts.cluster.presence import Presence
+from dask_efficiency.accounts.cluster.time_left import TimeLeft
 from dask_efficiency.accounts.cluster.timeline import ActivityFeed, Timeline, TimelineRecorder
 from dask_efficiency.accounts.intake import fitting
 from dask_efficiency.accounts.slow_worker import SlowWorker
 from dask_efficiency.accounts.stalls import StalledWork
 from dask_efficiency.accounts.worker.answer import WindowAnswer, decode_answer
+from dask_efficiency.accounts.worker.log import prefix_of
 from dask_efficiency.plugin.guard import MAX_REASON, DataGuard, decoration
 from dask_efficiency.plugin.names import ASK_FINAL_SNAPSHOT, EVERYTHING, FINAL_SNAPSHOT, LEFT_OUT, METRIC, OP, STAYS_OFF
 from dask_efficiency.plugin.options import Options
@@ -39,11 +41,12 @@ from dask_efficiency.plugin.scheduler.idle_watch import IdleWatch
 from dask_efficiency.plugin.scheduler.joining import check_registration
 from dask_efficiency.plugin.scheduler.kept import KeptWatch
 from dask_efficiency.plugin.scheduler.loop_meter import LoopMeter
-from dask_efficiency.plugin.scheduler.outstanding import WorkTracker
+from dask_efficiency.plugin.scheduler.outstanding import WorkTracker, span_name, spans_of
 from dask_efficiency.plugin.scheduler.registration import OpenWindow, Registration
 from dask_efficiency.plugin.scheduler.stack_questions import StackQuestions
 from dask_efficiency.plugin.scheduler.stall_watch import StallWatch
 from dask_efficiency.plugin.scheduler.straggler_watch import StragglerReporter
+from dask_efficiency.plugin.scheduler.time_left import TimeLeftWatch
 from dask_efficiency.plugin.scheduler.workers import WorkerHalves
 from dask_efficiency.show.log import logger
 
@@ -158,8 +161,9 @@ class ClusterAccounts:
         self.kept = KeptWatch(scheduler, cluster, windows)
         self.timelines = Timelines(windows, at=cluster.started)
         self.stacks = StackQuestions(meter, workers)
-        self.stalls = StallWatch(scheduler, cluster, self.stacks)
+        self.time_left = TimeLeftWatch(scheduler, cluster)
         self.stragglers = StragglerReporter(scheduler, cluster, lambda: meter.options.on_straggler)
+        self.stalls = StallWatch(scheduler, cluster, self.stacks, self.stragglers.call)
         #: Totals at each of the last polls, for live views.
         self.recent: deque[Moment] = deque(maxlen=RECENT_MOMENTS)
         self.cost_seconds = 0.0
@@ -194,6 +198,16 @@ class ClusterAccounts:
     def stalled(self) -> tuple[StalledWork, ...]:
         """Work that stands still now, the most certain kinds first."""
         return self.stalls.found
+
+    @property
+    def left(self) -> TimeLeft | None:
+        """Time until all that is outstanding is done; None where it cannot be said."""
+        return self.time_left.left
+
+    def prefixes_in(self, span: str) -> set[str]:
+        """Prefixes of the tasks in the spans that have this in their names, upper and lower case alike."""
+        spans = (one for one in spans_of(self.scheduler).values() if span.casefold() in span_name(one).casefold())
+        return {prefix_of(group.prefix.name) for one in spans for group in one.groups}
 
     @property
     def read_interval_seconds(self) -> float:

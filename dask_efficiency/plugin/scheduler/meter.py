@@ -14,6 +14,7 @@ from distributed.diagnostics.plugin import SchedulerPlugin
 from tornado.ioloop import PeriodicCallback
 
 from dask_efficiency.accounts.checks import MAX_NAME_LENGTH, short, text
+from dask_efficiency.accounts.cluster.time_left import encode_left
 from dask_efficiency.plugin import names, plain
 from dask_efficiency.plugin.guard import Guard
 from dask_efficiency.plugin.options import Options
@@ -191,6 +192,7 @@ class ClusterMeter(Registration):
         self.accounts.work.catch_up()
         self.accounts.loop.refresh()
         self.accounts.stalls.poll()
+        self.accounts.time_left.poll()
         if not self.closed and not self.accounts.poll(at_most=MAX_POLL_SECONDS):
             asyncio.get_running_loop().call_soon(self.guard, self._poll)
 
@@ -235,6 +237,8 @@ class ClusterMeter(Registration):
         if action == names.LIVE:
             self.accounts.poll()
             return replies.of_live(self.accounts)
+        if action == names.LEFT:
+            return {"left": encode_left(self.accounts.left)}
         if action == names.STRAGGLERS:
             self.accounts.poll()
             findings = await self._windows.with_lines(self.accounts.findings)

@@ -16,6 +16,7 @@ from dask_efficiency.show.log import logger
 
 if TYPE_CHECKING:
     from dask_efficiency.accounts.slow_worker import SlowWorker
+    from dask_efficiency.accounts.stalls import StalledWork
     from dask_efficiency.plugin.scheduler.meter import ClusterMeter
 
 
@@ -57,8 +58,8 @@ class EfficiencyPlugin(SchedulerPlugin):
         Sample on which line and why tasks wait.
     on_straggler
         ``"warn"``: a straggler is logged and shown. Or a function, which is called on the scheduler as well, with the
-        scheduler and the :class:`~dask_efficiency.accounts.slow_worker.SlowWorker`, when one is found; it may be a
-        coroutine function.
+        scheduler and the :class:`~dask_efficiency.accounts.slow_worker.SlowWorker`, when one is found, or the
+        :class:`~dask_efficiency.accounts.stalls.StalledWork` that stands still; it may be a coroutine function.
     outliers
         Also look, once a minute, for workers whose metrics and sensors differ from their peers' for minutes, and treat
         them as stragglers.
@@ -103,7 +104,7 @@ class EfficiencyPlugin(SchedulerPlugin):
         trace_max_tasks: int | None = None,
         gpu: str | None = None,
         waiting: bool | None = None,
-        on_straggler: str | Callable[[Scheduler, SlowWorker], Any] | None = None,
+        on_straggler: str | Callable[[Scheduler, SlowWorker | StalledWork], Any] | None = None,
         outliers: bool | None = None,
         worker_series: float | str | None = None,
         sensors: bool | None = None,

@@ -22,6 +22,7 @@ from dask_efficiency.accounts.cluster.losses import costs, in_window, recent_kil
 from dask_efficiency.accounts.cluster.memory_timeline import ClusterMemory
 from dask_efficiency.accounts.cluster.presence import own_gpus
 from dask_efficiency.accounts.cluster.span_shares import NOBODY
+from dask_efficiency.accounts.cluster.time_left import encode_left
 from dask_efficiency.accounts.cluster.timeline import Timeline, timeline_between
 from dask_efficiency.accounts.cluster.windows import mean_cores
 from dask_efficiency.accounts.details import MergedProfiles, StackNumbers
@@ -349,6 +350,7 @@ def of_live(accounts: ClusterAccounts) -> dict[str, Any]:
         "buckets": cluster.breakdown().to_nanoseconds(),
         "tasks": dict(cluster.tasks),
         "stalls": encode_stalls(accounts.stalled),
+        "time_left": encode_left(accounts.left),
         "gpus": own_gpus(shown.values()),
         "amounts": cluster.extra("amounts"),
         "killers": dict(islice(recent_killers(cluster.losses, at=at).items(), MAX_KILLERS)),

@@ -23,7 +23,7 @@ from __future__ import annotations
 import asyncio
 import math
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import replace
 from itertools import chain, islice
 from time import monotonic
@@ -73,11 +73,21 @@ class _Running(NamedTuple):
     usual: float
 
 
+#: A stall, and the tasks of which one must still run for it to hold; none of a worker that does not run any.
+_Seen = tuple[StalledWork, tuple[_Running, ...]]
+
+
 class StallWatch:
     """Watches a scheduler for work that stands still; after a failure the meter goes on without."""
 
-    def __init__(self, scheduler: Scheduler, cluster: ClusterLedger, stacks: StackQuestions) -> None:
-        self._scheduler, self._cluster, self._stacks = scheduler, cluster, stacks
+    def __init__(
+        self,
+        scheduler: Scheduler,
+        cluster: ClusterLedger,
+        stacks: StackQuestions,
+        call: Callable[[StalledWork], object] = lambda stall: None,
+    ) -> None:
+        self._scheduler, self._cluster, self._stacks, self._call = scheduler, cluster, stacks, call
         #: What stands still now, the most certain kinds first.
         self.found: tuple[StalledWork, ...] = ()
         #: What did so last, and until when.
@@ -92,7 +102,7 @@ class StallWatch:
         #: Workers that run nothing, though they have tasks and threads for them, while nothing changes.
         self._stuck: dict[str, WorkerState] = {}
         #: What the last looks at threads found, with the tasks that it holds for; who is asked, and when next.
-        self._seen: list[tuple[StalledWork, tuple[_Running, ...]]] = []
+        self._seen: list[_Seen] = []
         self._asking: asyncio.Task[None] | None = None
         self._ask_due = 0.0
         self._announced: set[tuple[str, str, Stack]] = set()
@@ -146,7 +156,7 @@ class StallWatch:
             self._announce(stall)
 
     def _announce(self, stall: StalledWork) -> None:
-        """Log a stall, and send an event, once."""
+        """Log a stall, send an event, and call the user's function, once."""
         name = stall.kind, stall.prefix, stall.line
         if name not in self._announced and len(self._announced) < MAX_ANNOUNCED:
             self._announced.add(name)
@@ -154,6 +164,7 @@ class StallWatch:
             where = ", ".join(filter(None, (stall.prefix, *stall.workers[:3], stall.detail, *line)))
             logger.warning("Work stands still (%s): %s", stall.kind, where)
             self._scheduler.log_event(STRAGGLERS_TOPIC, {"action": "stalled", "stalls": encode_stalls([stall])})
+            self._call(stall)
 
     # -- what the scheduler knows ------------------------------------------------------------------
 
@@ -256,26 +267,19 @@ class StallWatch:
     ) -> None:
         running = {(one.ws.address, fitting(one.ts.key)): one for one in suspects}
         waiting = [(running[place], look) for place, look in _unmoved(before, after).items() if place in running]
-        work = monotonic() - self._began
         self._seen = [*self._blocked(silent, after), *self._fetching(after)]
         tasks = [(one, look) for one, look in waiting if _place(look) == waits.TASKS]
-        slots = sum(len(ws.executing) for ws in self._scheduler.workers.values())
-        if tasks and len(tasks) >= slots - len(self._long_running()) and still > 0:
+        slots = sum(len(ws.executing) - len(ws.long_running) for ws in self._scheduler.workers.values())
+        if tasks and len(tasks) >= slots and still > 0:
             self._seen += _grouped(stalls.DEADLOCK, tasks)
             return
-        locks = [
-            (one, look) for one, look in waiting if _place(look) == waits.DASK_LOCK and _long(one, look, still, work)
-        ]
+        work = monotonic() - self._began
+        long = [(one, look) for one, look in waiting if _long(one, look, still, work)]
+        locks = [pair for pair in long if _place(pair[1]) == waits.DASK_LOCK]
         self._seen += _grouped(stalls.LOCK, locks, self._held_locks())
-        others = [(one, look) for one, look in waiting if (one, look) not in locks and _long(one, look, still, work)]
-        self._seen += _grouped(stalls.TASK, others)
+        self._seen += _grouped(stalls.TASK, [pair for pair in long if pair not in locks])
 
-    def _long_running(self) -> set[TaskState]:
-        return {ts for ws in self._scheduler.workers.values() for ts in ws.long_running}
-
-    def _blocked(
-        self, silent: Collection[WorkerState], answers: dict[str, Answer | str]
-    ) -> Iterator[tuple[StalledWork, tuple[_Running, ...]]]:
+    def _blocked(self, silent: Collection[WorkerState], answers: dict[str, Answer | str]) -> Iterator[_Seen]:
         """Workers whose event loop is blocked, with its call; and those that get no turn."""
         for ws in silent:
             answer = answers.get(ws.address)
@@ -294,7 +298,7 @@ class StallWatch:
         workers = self._scheduler.workers.items()
         return {a: ws for a, ws in workers if ws.processing and not ws.executing and ws.status is Status.running}
 
-    def _fetching(self, answers: dict[str, Answer | str]) -> Iterator[tuple[StalledWork, tuple[_Running, ...]]]:
+    def _fetching(self, answers: dict[str, Answer | str]) -> Iterator[_Seen]:
         """Workers whose tasks wait for inputs that do not come."""
         for address, ws in self._stuck.items():
             answer = answers.get(address)
@@ -303,11 +307,8 @@ class StallWatch:
             peers = [self._scheduler.workers[one] for one in answer.fetching if one in self._scheduler.workers]
             prefix, _ = _most(islice(ws.processing, MAX_TASKS))
             detail = f"from worker {', '.join(_names(peers))}" if peers else "from a worker that is gone"
-            seconds = monotonic() - self._moved_at
-            yield (
-                StalledWork(stalls.FETCH, len(ws.processing), prefix, _names([ws]), seconds, detail=fitting(detail)),
-                (),
-            )
+            seconds, tasks = monotonic() - self._moved_at, len(ws.processing)
+            yield StalledWork(stalls.FETCH, tasks, prefix, _names([ws]), seconds, detail=fitting(detail)), ()
 
     def _held_locks(self) -> str:
         """Names of Dask's locks and semaphores that are taken, and waited for."""
@@ -364,9 +365,7 @@ def _long(one: _Running, look: ThreadLook, still: float, work: float) -> bool:
     return still > UNKNOWN_HEARTBEATS * float(heartbeat_interval(1))
 
 
-def _grouped(
-    kind: str, found: Iterable[tuple[_Running, ThreadLook]], detail: str = ""
-) -> Iterator[tuple[StalledWork, tuple[_Running, ...]]]:
+def _grouped(kind: str, found: Iterable[tuple[_Running, ThreadLook]], detail: str = "") -> Iterator[_Seen]:
     """Stalls of tasks of one prefix at one line."""
     groups: defaultdict[tuple[str, str, Frame], list[tuple[_Running, ThreadLook]]] = defaultdict(list)
     for one, look in found:

@@ -20,6 +20,7 @@ from dask_efficiency.accounts.cluster.account import place
 from dask_efficiency.accounts.cluster.cluster import ClusterLedger
 from dask_efficiency.accounts.intake import as_float, fitting, whole_number
 from dask_efficiency.accounts.slow_worker import SlowWorker
+from dask_efficiency.accounts.stalls import StalledWork
 from dask_efficiency.accounts.wire.heartbeats import REPEATS, header
 from dask_efficiency.plugin.guard import Guard
 from dask_efficiency.plugin.names import STRAGGLERS_TOPIC
@@ -82,7 +83,7 @@ class StragglerReporter:
     def flag(self, finding: SlowWorker, addresses: set[str]) -> None:
         """Add a finding on workers before they had tasks; it holds until they leave."""
         self._flagged.append((finding, addresses))
-        self._call(finding)
+        self.call(finding)
 
     def between(self, start: float, stop: float) -> list[dict[str, Any]]:
         """Stragglers of an interval, in seconds since the epoch, as plain data."""
@@ -222,18 +223,18 @@ class StragglerReporter:
         for finding in found:
             logger.warning("Straggler: %s", ". ".join(as_finding(finding).lines))
             self._scheduler.log_event(STRAGGLERS_TOPIC, {"action": "straggler", **finding.to_dict()})
-            self._call(finding)
+            self.call(finding)
         for finding in cleared:
             logger.info("No straggler any more: %s", finding.worker or finding.host)
             self._scheduler.log_event(STRAGGLERS_TOPIC, {"action": "straggler-cleared", **finding.to_dict()})
 
-    def _call(self, finding: SlowWorker) -> None:
+    def call(self, finding: SlowWorker | StalledWork) -> None:
         """Call the user's function, and await its coroutine on the event loop."""
         action = self._on_straggler()
         if not callable(action):
             return
 
-        failed = partial(logger.exception, "on_straggler failed for %r", finding.worker or finding.host)
+        failed = partial(logger.exception, "on_straggler failed for %r", finding.subject)
 
         async def act(result: Any) -> None:
             try:

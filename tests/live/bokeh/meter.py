@@ -5,6 +5,7 @@ from collections.abc import Callable
 
 from dask_efficiency.accounts.buckets import Bucket, fit_causes
 from dask_efficiency.accounts.cluster.cluster import ClusterLedger
+from dask_efficiency.accounts.cluster.time_left import TimeLeft
 from dask_efficiency.accounts.gpu import DeviceTotals, GpuTotals
 from dask_efficiency.accounts.slow_worker import SlowWorker
 from dask_efficiency.accounts.stalls import StalledWork
@@ -26,6 +27,8 @@ class Meter:
         self.since = 1_000.0
         self.findings: tuple[SlowWorker, ...] = ()
         self.stalled: tuple[StalledWork, ...] = ()
+        self.left: TimeLeft | None = None
+        self.spans: dict[str, set[str]] = {}
         self.recent: deque[Moment] = deque()
         #: What each worker's only GPU has done by so many seconds; None without any.
         self.gpu: Callable[[str, int], GpuTotals] | None = None
@@ -39,6 +42,9 @@ class Meter:
             self.cluster.worker_joined(address, address, 2, at=0)
         self.cluster.work.set(True, at=0)
         self.poll(0)
+
+    def prefixes_in(self, span: str) -> set[str]:
+        return self.spans.get(span, set())
 
     def poll(self, at: int) -> None:
         self.recent.append(

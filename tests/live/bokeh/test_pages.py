@@ -14,6 +14,7 @@ from distributed.dashboard.scheduler import template_variables
 from tornado.httpclient import AsyncHTTPClient, HTTPClientError
 
 from dask_efficiency import EfficiencyPlugin, unregister
+from dask_efficiency.accounts.stalls import StalledWork
 from dask_efficiency.live import bokeh
 from dask_efficiency.live.bokeh import columns, pages
 from dask_efficiency.live.bokeh.pages import PAGES, Page, timeline, whole
@@ -111,7 +112,7 @@ def test_the_gpus_are_on_the_tab_where_there_are_any(tab: Tab) -> None:
     meter.run_until(10)
     page = whole(tab)
     page.update()
-    title, figure = page.root.children[7:9]
+    title, figure = page.root.children[8:10]
     assert (title.visible, figure.visible) == (False, False)
     meter.gpu = busy_gpu
     meter.run_until(20)
@@ -119,6 +120,68 @@ def test_the_gpus_are_on_the_tab_where_there_are_any(tab: Tab) -> None:
     assert (title.visible, figure.visible) == (True, True)
     assert page.root.select_one({"name": "gpus"}).data["idle"] == [0.4, 0.4]
     assert "2 GPUs, idle 40 % of the time" in title.text
+
+
+def narrow(page: Page, name: str, value: str) -> None:
+    page.root.select_one({"name": f"only-{name}"}).value = value
+
+
+def test_a_viewer_narrows_the_tab_by_prefix_span_and_worker_and_others_see_all(tab: Tab) -> None:
+    meter = Meter(prefixes=("load", "train"))
+    meter.spans = {"nightly": {"load"}}
+    tab.show(meter)
+    mine, other = whole(tab), whole(tab)
+    meter.run_until(20)
+
+    def pie(page: Page) -> dict[str, float]:
+        page.update()
+        data = page.root.select_one({"name": "pie"}).data
+        return dict(zip(data["label"], data["seconds"], strict=True))
+
+    everything = pie(other)
+    assert everything["idle"] == 40
+    assert sum(everything.values()) == 80
+    narrow(mine, "worker", "TCP://1")
+    assert sum(pie(mine).values()) == 40
+    assert mine.root.select_one({"name": "workers"}).data["name"] == ["tcp://1"]
+    assert "workers tcp://1: " in headline(mine).lower()
+    narrow(mine, "prefix", "oad")
+    assert pie(mine).keys() == {"thread-cpu", "thread-noncpu"}
+    assert sum(pie(mine).values()) == 20
+    narrow(mine, "prefix", "")
+    narrow(mine, "span", "nightly")
+    assert sum(pie(mine).values()) == 20
+    assert "tasks of span nightly, workers" in headline(mine)
+    narrow(mine, "prefix", "<b>none")
+    assert sum(pie(mine).values()) == 0
+    assert "&lt;b&gt;none" in headline(mine)
+    assert pie(other) == everything
+    for name in ("prefix", "span", "worker"):
+        narrow(mine, name, "")
+    assert pie(mine) == everything
+
+
+def test_what_stands_still_and_who_is_slow_is_narrowed_as_well(tab: Tab) -> None:
+    meter = Meter()
+    meter.stalled = (
+        StalledWork("task", 1, "load", ("tcp://0",), 60.0, 1.0),
+        StalledWork("task", 1, "train", ("tcp://1",), 60.0, 1.0),
+    )
+    tab.show(meter)
+    meter.run_until(20)
+    page = whole(tab)
+
+    def findings() -> str:
+        page.update()
+        return str(page.root.select_one({"name": "findings"}).text)
+
+    assert "load" in findings()
+    assert "train" in findings()
+    narrow(page, "worker", "1")
+    assert "load" not in findings()
+    assert "train" in findings()
+    narrow(page, "prefix", "load")
+    assert findings() == ""
 
 
 # -- what Dask keeps private; each test's name is what broke --------------------------------------

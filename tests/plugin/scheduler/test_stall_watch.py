@@ -54,7 +54,8 @@ class Cluster:
             self.add(name)
         ledger: Any = SimpleNamespace(work=self.work)
         stacks: Any = SimpleNamespace(usual=self.usual.get, ask_all=self._ask_all)
-        self.watch = StallWatch(self.scheduler, ledger, stacks)
+        self.called: list[StalledWork] = []
+        self.watch = StallWatch(self.scheduler, ledger, stacks, self.called.append)
 
     def add(self, name: str) -> Any:
         ws = SimpleNamespace(
@@ -144,6 +145,7 @@ def test_a_task_that_waits_far_longer_than_others_is_named_until_it_ends(cluster
     assert (stall.seconds, stall.usual_seconds) == (8.0, 0.1)
     assert stall.line == (AT["network"][-1],)
     assert [event["action"] for _, event in cluster.events] == ["stalled"]
+    assert cluster.called == [stall]
     del cluster.scheduler.workers["tcp://a"].executing[ts]
     assert cluster.look() == ()
     assert cluster.watch.lately == (stall,)  # as whoever interrupts it lets it go first

@@ -1,0 +1,57 @@
+"""Time that tasks will yet take, in words, and told now and then while a script runs."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import sys
+import threading
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from dask_efficiency.accounts.cluster.time_left import TimeLeft, decode_left
+from dask_efficiency.show.progress import LOG_TIMING
+
+if TYPE_CHECKING:
+    from distributed import Client
+
+#: Seconds that a scheduler has to answer, which may be busy.
+ANSWER_SECONDS = 10.0
+#: Units and their seconds; one is used from one and a half of it on.
+_UNITS = (("h", 3600.0), ("min", 60.0), ("s", 1.0))
+
+
+def left_text(left: TimeLeft) -> str:
+    """Time left in words: ``"about 4 min left, 3 to 6"``."""
+    unit, size = next((one for one in _UNITS if left.seconds >= 1.5 * one[1]), _UNITS[-1])
+    step = size / 10 if unit == "h" and left.seconds < 10 * size else size
+    digits = int(step < size)
+    least, most = math.floor(left.least / step) * step / size, math.ceil(left.most / step) * step / size
+    return f"about {left.seconds / size:.{digits}f} {unit} left, {least:.{digits}f} to {most:.{digits}f}"
+
+
+def tell_now_and_then(
+    clients: Callable[[], Iterable[Client]], ended: threading.Event, write: Callable[[str], object]
+) -> None:
+    """Ask the schedulers of the clients that are there from a thread, until the end, and write what they can say."""
+
+    def tell() -> None:
+        from dask_efficiency.plugin import names
+        from dask_efficiency.plugin.client import ask
+
+        first, interval = LOG_TIMING
+        seconds = first
+        while not ended.wait(seconds):
+            seconds = interval
+            for client in clients():
+                loop: asyncio.AbstractEventLoop = client.loop.asyncio_loop  # type: ignore[union-attr]  # it has started
+                with suppress(Exception):  # such as of a client that has just closed: the script goes on as without
+                    if loop.is_running() and not ended.is_set():
+                        asking = asyncio.run_coroutine_threadsafe(ask(client, names.LEFT), loop)
+                        left = decode_left(asking.result(ANSWER_SECONDS)["left"])
+                        if left is not None:
+                            write(left_text(left))
+                            sys.stderr.flush()
+
+    threading.Thread(target=tell, name="dask-efficiency-progress", daemon=True).start()
