@@ -79,7 +79,12 @@ async def _look(dask_scheduler: Any) -> dict[str, Any]:
         "behind": behind,
         # What a worker did from its last snapshot to its removal is recorded when its accounts are closed.
         "here": sorted(cluster.present) == sorted(dask_scheduler.workers) and not cluster.leaving,
-        "failed": [meter.guard.off, accounts.stragglers._guard.off, accounts.idle.guard.off, *meter.parts.failures()],
+        "failed": [
+            meter.guard.off,
+            *(one._guard.off for one in (accounts.stragglers, accounts.stalls, accounts.time_left)),
+            accounts.idle.guard.off,
+            *meter.parts.failures(),
+        ],
         "vanished": [(loss.worker, loss.why) for loss in cluster.losses if not loss.in_order],
         "unmeasured": {name: row.ns(Bucket.UNMEASURED) for name, row in names.items()},
         "ledgers": {p.name: p.received.incarnation for p in known if p.received is not None},
@@ -108,6 +113,8 @@ class Judge:
         self.defects: list[str] = []
         self.rss: list[int] = []
         self.vanished: Counter[str] = Counter()
+        #: What was said to stand still, by the event after which it was.
+        self.stalled: Counter[str] = Counter()
         self._counters: dict[str, float] = {}
         self._last: dict[str, Any] = {"session": None}
         self._logged = 0
@@ -150,7 +157,7 @@ class Judge:
             if name not in self.bed.disturbed and "left before its first snapshot" not in why:
                 found.append(f"{name} is not measured: {why}")
         found += self._fallen(seen["port"])
-        found += self._errors()
+        found += self._errors(event)
         self.found(event, found)
         self._last = seen
         self.rss.append(seen["rss"])
@@ -165,9 +172,11 @@ class Judge:
         self._counters |= now
         return fallen if now else ["nothing is exported"]
 
-    def _errors(self) -> list[str]:
+    def _errors(self, event: str) -> list[str]:
         text = self.bed.log.read_text(errors="replace")
         new, self._logged = text[self._logged :], len(text)
+        for said in re.findall(r"Work stands still (\(.*\): .*)", new):
+            self.stalled[f"{said} (after {event})"] += 1
         return [
             f"logged: {entry[:3_000]}"
             for entry in re.split(r"^(?=\d{4}-\d\d-\d\d |Traceback)", new, flags=re.MULTILINE)
@@ -221,6 +230,7 @@ def chaos(seed: int, seconds: float, names: Sequence[str]) -> list[str]:
     print("work that was right: " + _counted(users.right))
     print("work done again: " + _counted(users.again))
     print("workers lost: " + _counted(judge.vanished))
+    print("said to stand still: " + _counted(judge.stalled))
     print(f"the scheduler's process: {judge.rss[0] / 2**20:.0f} to {judge.rss[-1] / 2**20:.0f} MiB")
     for defect in judge.defects:
         print(f"DEFECT {defect}")

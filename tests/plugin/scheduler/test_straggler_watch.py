@@ -9,6 +9,7 @@ from types import SimpleNamespace
 import pytest
 
 from dask_efficiency.accounts.cluster.cluster import ClusterLedger
+from dask_efficiency.accounts.stalls import StalledWork
 from dask_efficiency.accounts.wire.heartbeats import REPEATS
 from dask_efficiency.plugin.scheduler import straggler_watch as module
 from dask_efficiency.plugin.scheduler.straggler_watch import (
@@ -158,3 +159,19 @@ def test_an_interval_is_no_shorter_than_the_time_between_two_heartbeats_that_are
     for _ in range(10):
         workers.stragglers.poll(20 * SECOND, 20.0)
     assert workers.stragglers._watch.last == 20 * SECOND
+
+
+def test_the_users_function_is_called_with_what_stands_still_and_may_ask_it_for_a_worker(caplog):
+    called = []
+
+    def react(scheduler, finding):
+        called.append((scheduler, finding))
+        if finding.worker:
+            raise AssertionError("no worker is to be replaced")
+        raise RuntimeError("after that")
+
+    scheduler, stall = SimpleNamespace(workers={}), StalledWork("task", 1, "load", ("a",))
+    StragglerReporter(scheduler, ClusterLedger(at=0), lambda: react).call(stall)
+    assert called == [(scheduler, stall)]
+    assert "on_straggler failed for 'task load'" in caplog.text
+    assert "after that" in caplog.text
