@@ -171,8 +171,8 @@ class StallWatch:
     def _unmanned(self, now: float) -> Iterator[StalledWork]:
         seconds = now - self._manned_at
         if not self._scheduler.workers and seconds > UNKNOWN_HEARTBEATS * self._heartbeat:
-            prefix, tasks = _most(islice(self._scheduler.tasks.values(), MAX_TASKS))
-            yield StalledWork(stalls.NO_WORKERS, tasks, prefix, seconds=seconds)
+            tasks = self._scheduler.tasks
+            yield StalledWork(stalls.NO_WORKERS, len(tasks), _most(tasks.values()), seconds=seconds)
 
     def _unrunnable(self) -> Iterator[StalledWork]:
         """Tasks that no worker may run, with what they ask for, and what there is."""
@@ -182,9 +182,8 @@ class StallWatch:
         first, since = next(iter(tasks.items()))
         seconds = monotonic() - since
         if seconds > SILENT_HEARTBEATS * self._heartbeat:
-            prefix, _ = _most([first])
             same = sum(ts.prefix is first.prefix for ts in islice(tasks, MAX_TASKS))
-            yield StalledWork(stalls.NO_WORKER, same, prefix, seconds=seconds, detail=self._asked_for(first))
+            yield StalledWork(stalls.NO_WORKER, same, _most([first]), seconds=seconds, detail=self._asked_for(first))
 
     def _asked_for(self, ts: TaskState) -> str:
         asked = []
@@ -209,11 +208,9 @@ class StallWatch:
         long = [stuck[address] for address, since in self._paused.items() if now - since > patience]
         if long:
             queued, unrunnable = self._scheduler.queued, self._scheduler.unrunnable
-            waiting = chain(queued, unrunnable) if nobody else ()
-            prefix, _ = _most(islice(chain(*(ws.processing for ws in long), waiting), MAX_TASKS))
-            tasks = sum(len(ws.processing) for ws in long) + (len(queued) + len(unrunnable)) * nobody
-            seconds = now - min(self._paused.values())
-            yield StalledWork(stalls.PAUSED, tasks, prefix, _names(long), seconds)
+            waiting = [*(ws.processing for ws in long), *((queued, unrunnable) if nobody else ())]
+            prefix, seconds = _most(chain(*waiting)), now - min(self._paused.values())
+            yield StalledWork(stalls.PAUSED, sum(map(len, waiting)), prefix, _names(long), seconds)
 
     def _suspects(self, patience: float, still: float) -> list[_Running]:
         """Tasks that run for long, or while nothing has changed for long."""
@@ -285,8 +282,8 @@ class StallWatch:
             answer = answers.get(ws.address)
             if answer is None or ws.address not in self._scheduler.workers:
                 continue
-            prefix, _ = _most(islice(ws.processing, MAX_TASKS))
-            stall = StalledWork(stalls.SILENT, len(ws.processing), prefix, _names([ws]), time() - ws.last_seen)
+            tasks, prefix = len(ws.processing), _most(ws.processing)
+            stall = StalledWork(stalls.SILENT, tasks, prefix, _names([ws]), time() - ws.last_seen)
             if not isinstance(answer, str):
                 loop = next((look for look in answer.looks if look.kind == LOOP), None)
                 line, cause = ((), "") if loop is None else ((blamed(loop.stack),), loop.cause)
@@ -305,10 +302,9 @@ class StallWatch:
             if answer is None or isinstance(answer, str) or not answer.fetching:
                 continue
             peers = [self._scheduler.workers[one] for one in answer.fetching if one in self._scheduler.workers]
-            prefix, _ = _most(islice(ws.processing, MAX_TASKS))
             detail = f"from worker {', '.join(_names(peers))}" if peers else "from a worker that is gone"
-            seconds, tasks = monotonic() - self._moved_at, len(ws.processing)
-            yield StalledWork(stalls.FETCH, tasks, prefix, _names([ws]), seconds, detail=fitting(detail)), ()
+            known = len(ws.processing), _most(ws.processing), _names([ws]), monotonic() - self._moved_at
+            yield StalledWork(stalls.FETCH, *known, detail=fitting(detail)), ()
 
     def _held_locks(self) -> str:
         """Names of Dask's locks and semaphores that are taken, and waited for."""
@@ -320,11 +316,10 @@ class StallWatch:
         return fitting(", ".join(fitting(name) for name in taken if pending.get(name, 0) > 0))
 
 
-def _most(tasks: Iterable[TaskState]) -> tuple[str, int]:
-    """Prefix of most of these tasks, and their number."""
-    known = list(tasks)
-    prefixes = Counter(prefix_of(ts.prefix.name) for ts in known)
-    return (prefixes.most_common(1)[0][0] if prefixes else ""), len(known)
+def _most(tasks: Iterable[TaskState]) -> str:
+    """Prefix of most of the first of these tasks."""
+    prefixes = Counter(prefix_of(ts.prefix.name) for ts in islice(tasks, MAX_TASKS))
+    return prefixes.most_common(1)[0][0] if prefixes else ""
 
 
 def _names(workers: Iterable[WorkerState]) -> tuple[str, ...]:
