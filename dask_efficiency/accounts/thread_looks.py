@@ -37,6 +37,11 @@ class ThreadLook(NamedTuple):
     stack: Stack
 
 
+def has_nothing_to_do(stack: Stack) -> bool:
+    """True of an event loop that waits for something to do."""
+    return bool(stack) and stack[-1].file.replace("\\", "/").endswith("/selectors.py")
+
+
 #: Checks of its fields, but for the stack.
 _CHECKS = (text, text, text, whole, text, text, whole, text, flag)
 

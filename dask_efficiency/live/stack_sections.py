@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from dask_efficiency.accounts.lines import BUILT_IN, EVENT_LOOP, Frame, blamed, place_of
-from dask_efficiency.accounts.thread_looks import FREE, LOOP, OTHER, TASK
+from dask_efficiency.accounts.thread_looks import FREE, LOOP, OTHER, TASK, has_nothing_to_do
 from dask_efficiency.live.thread_stacks import AlikeThreads, ClusterStacks
 from dask_efficiency.report.stalls import does
 from dask_efficiency.show.document import Document, section, with_content
@@ -24,8 +24,6 @@ from dask_efficiency.show.finding import MAX_HEADLINE
 
 #: Groups of tasks, and innermost frames of each stack, on the first screen. By eye.
 MAX_GROUPS, MAX_FRAMES = 10, 8
-#: File in which an event loop waits for something to do.
-_SELECTORS = "selectors.py"
 #: Name of the scheduler among workers.
 SCHEDULER = "the scheduler"
 
@@ -57,7 +55,7 @@ def _document(found: ClusterStacks, most: int | None, frames: int | None) -> Doc
     for group in found.groups:
         by_kind[group.kind].append(group)
     loops = by_kind[LOOP]
-    idle = [group for group in loops if _has_nothing_to_do(group)]
+    idle = [group for group in loops if has_nothing_to_do(group.stack)]
     shown = [*by_kind[TASK][:most], *(group for group in loops if group not in idle)]
     others = by_kind[OTHER] if most is None else []
     return Document(
@@ -116,10 +114,6 @@ def _places(group: AlikeThreads) -> str:
     """Workers of a group, and the scheduler."""
     workers = _sorted(name for name in group.workers if name)
     return " and ".join([*([workers_named(workers)] if workers else []), *([SCHEDULER] if "" in group.workers else [])])
-
-
-def _has_nothing_to_do(group: AlikeThreads) -> bool:
-    return bool(group.stack) and group.stack[-1].file.replace("\\", "/").endswith(f"/{_SELECTORS}")
 
 
 def _rest(

@@ -39,7 +39,7 @@ from dask_efficiency.accounts.cluster.cluster import ClusterLedger
 from dask_efficiency.accounts.intake import fitting, number
 from dask_efficiency.accounts.lines import Frame, Stack, blamed, place_of
 from dask_efficiency.accounts.stalls import KINDS, StalledWork, encode_stalls
-from dask_efficiency.accounts.thread_looks import AWAITING, COMPUTING, LOOP, TASK, ThreadLook
+from dask_efficiency.accounts.thread_looks import AWAITING, COMPUTING, LOOP, TASK, ThreadLook, has_nothing_to_do
 from dask_efficiency.accounts.worker.log import prefix_of
 from dask_efficiency.plugin.guard import Guard
 from dask_efficiency.plugin.names import STRAGGLERS_TOPIC
@@ -286,6 +286,8 @@ class StallWatch:
             stall = StalledWork(stalls.SILENT, tasks, prefix, _names([ws]), time() - ws.last_seen)
             if not isinstance(answer, str):
                 loop = next((look for look in answer.looks if look.kind == LOOP), None)
+                if loop is not None and has_nothing_to_do(loop.stack):
+                    continue  # only its heartbeats are late
                 line, cause = ((), "") if loop is None else ((blamed(loop.stack),), loop.cause)
                 stall = replace(stall, kind=stalls.BLOCKED, line=line, cause=cause)
             yield stall, ()

@@ -275,6 +275,17 @@ def test_a_silent_worker_is_blocked_if_its_thread_answers_and_silent_if_not(clus
     assert cluster.look() == ()
 
 
+def test_a_worker_whose_heartbeats_are_late_while_its_event_loop_waits_for_work_is_not_named(cluster: Cluster) -> None:
+    ws = cluster.scheduler.workers["tcp://a"]
+    ws.last_seen = time() - 60
+    ws.processing[cluster.task("step-a")] = 0.1
+    select = (Frame("run_forever", "/env/lib/asyncio/base_events.py", 1), Frame("select", "/env/lib/selectors.py", 9))
+    idle = ThreadLook("", LOOP, "loop", 1, "", "", 0, "", False, select)
+    cluster.answers["tcp://a"] = [Answer([idle], {})] * 2
+    assert cluster.look() == ()
+    assert cluster.asked == 2
+
+
 def test_workers_that_fetch_and_never_begin_are_named_with_whom_they_fetch_from(cluster: Cluster) -> None:
     ws = cluster.scheduler.workers["tcp://a"]
     ws.processing[cluster.task("sum-1")] = 0.1
