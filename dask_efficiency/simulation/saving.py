@@ -21,7 +21,6 @@ from dask_efficiency.show.progress import progress
 from dask_efficiency.simulation.engine.launch import simulate_jobs
 from dask_efficiency.simulation.model.cluster import ClusterSpec
 from dask_efficiency.simulation.model.ensemble import NORMAL_95, Ensemble, SeededJob, SimulationJob, Simulator, Wanted
-from dask_efficiency.simulation.model.others import shares_of_others
 from dask_efficiency.simulation.model.requirements import (
     SimulationRefusedError,
     UnplaceableError,
@@ -30,6 +29,7 @@ from dask_efficiency.simulation.model.requirements import (
 )
 from dask_efficiency.simulation.model.result import MAX_ERROR, model_error, own_job
 from dask_efficiency.simulation.model.run_figures import RunFigures, run_noise
+from dask_efficiency.simulation.model.thread_waits import shares_of_others
 from dask_efficiency.straggler.wording import as_finding
 
 #: Most seconds that simulations take while a report is made, if nothing else is asked for: a guess about patience.

@@ -15,10 +15,15 @@ from dask_efficiency.runs.replay.durations import task_times
 from dask_efficiency.runs.trace.run_trace import RunTrace
 from dask_efficiency.runs.trace.schema import RunOutcome
 from dask_efficiency.simulation.model.disk import Disk, read_disk, read_unmanaged
-from dask_efficiency.simulation.model.others import shares_of_others, waits_for_others
 from dask_efficiency.simulation.model.overheads import Overheads, overheads
-from dask_efficiency.simulation.model.thread_waits import core_waits, few_cores, read_gil
-from dask_efficiency.simulation.model.topology import NetworkSpec
+from dask_efficiency.simulation.model.thread_waits import (
+    core_waits,
+    few_cores,
+    read_gil,
+    shares_of_others,
+    waits_for_others,
+)
+from dask_efficiency.simulation.model.topology import Topology
 from dask_efficiency.simulation.model.transfer_costs import TransferCosts, transfer_costs
 
 #: Quantile above which recorded costs include waiting for a core: where processes had a core each, and where they had
@@ -66,7 +71,7 @@ class Calibration:
 def calibrate(
     trace: RunTrace,
     gil: Mapping[str, float] | None = None,
-    network: NetworkSpec | None = None,
+    network: Topology | None = None,
     cores: Mapping[str, float] | None = None,
     *,
     others: bool = True,

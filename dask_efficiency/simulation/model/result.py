@@ -15,9 +15,9 @@ from dask_efficiency.show.figures import lower_first
 from dask_efficiency.show.shown import Shown
 from dask_efficiency.simulation.model.cluster import ClusterSpec
 from dask_efficiency.simulation.model.ensemble import Ensemble, SeededJob, SimulationJob, Wanted
-from dask_efficiency.simulation.model.others import note_on_others, shares_of_others
 from dask_efficiency.simulation.model.requirements import SIMULATED, SimulationRefusedError
 from dask_efficiency.simulation.model.run_figures import RunFigures, computing_share, run_noise, thread_shares
+from dask_efficiency.simulation.model.thread_waits import note_on_others, shares_of_others
 from dask_efficiency.simulation.model.transfer_costs import has_hosts
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ from dask_efficiency.runs.trace.files import load_trace
 from dask_efficiency.runs.trace.run_trace import WorkerSpec
 from dask_efficiency.simulation.model.cluster import ClusterSpec
 from dask_efficiency.simulation.model.placement import PlacementError
-from dask_efficiency.simulation.model.topology import ConstantNetwork, Host, Topology
+from dask_efficiency.simulation.model.topology import Host, Topology
 from tests.simulation.topologies import MBIT, star, topologies
 
 RECORDED = Path(__file__).parents[2] / "data" / "traces" / "everything.trace"
@@ -102,7 +102,6 @@ MADE, UNKNOWN = ClusterSpec(THREE), "^no worker '7' in this cluster; there is: '
         (lambda: MADE.with_workers(3, nthreads=0), ValueError, "at least 1 thread of worker '0', got 0"),
         (lambda: MADE.with_workers(3, memory_limit=-1), ValueError, "memory limit of worker '0', got -1"),
         (lambda: MADE.with_speeds({"1": 0.0}), ValueError, "speed above 0 of worker '1', got 0.0"),
-        (lambda: MADE.with_hostfile("hosts"), ValueError, "a hostfile needs a topology"),
         (lambda: MADE.with_cores({"nowhere": 2}), ValueError, "no worker is on the host 'nowhere'"),
         (lambda: MADE.with_cores({"": 2}), ValueError, "no worker is on the host ''"),
         (lambda: MADE.with_cores({"10.0.0.0": 0}), ValueError, "0 cores"),
@@ -136,6 +135,15 @@ def test_more_workers_fill_the_slots_of_a_topology_host_by_host() -> None:
         cluster.with_workers(8)
 
 
+PLACES = """
+switches: [top]
+hosts:
+  pc0: {slots: 2, address: 10.0.0.0, switch: top, bandwidth: 1 Gbit}
+  pc1: {slots: 2, address: 10.0.0.1, switch: top, bandwidth: 1 Gbit}
+  pc2: {slots: 3, address: 10.0.0.2, switch: top, bandwidth: 1 Gbit}
+"""
+
+
 def test_a_file_alone_fills_every_slot_and_a_hostfile_places_the_workers(tmp_path: Path) -> None:
     file = tmp_path / "lab.yaml"
     file.write_text(
@@ -145,9 +153,8 @@ def test_a_file_alone_fills_every_slot_and_a_hostfile_places_the_workers(tmp_pat
     found = [(worker.name, worker.address) for worker in cluster.workers]
     assert found == [("pc-0", "tcp://pc:40000"), ("pc-1", "tcp://pc:40001")]
     assert cluster.speeds == {"pc-0": 2.0, "pc-1": 2.0}
-    assert ClusterSpec.from_file(file, hostfile(tmp_path, "pc")).workers == cluster.workers[:1]
-    placed = ClusterSpec(THREE[:1], lab(2, 2, 3)).with_hostfile(hostfile(tmp_path, "pc2:3\npc0 slots=1\n"))
-    assert names(placed) == ["pc2-0", "pc2-1", "pc2-2", "pc0-0"]
+    placed = ClusterSpec.from_file(file, hostfile(tmp_path, "pc"))
+    assert placed.workers == cluster.workers[:1]
 
 
 @pytest.mark.parametrize(
@@ -159,9 +166,10 @@ def test_a_file_alone_fills_every_slot_and_a_hostfile_places_the_workers(tmp_pat
     ],
 )
 def test_a_hostfile_that_does_not_fit_is_refused_with_its_line(tmp_path: Path, text: str, wrong: str) -> None:
-    path = hostfile(tmp_path, text)
+    path, lab = hostfile(tmp_path, text), tmp_path / "lab.yaml"
+    lab.write_text(PLACES)
     with pytest.raises(TextFileError) as caught:
-        ClusterSpec(THREE[:1], lab(2, 2, 3)).with_hostfile(path)
+        ClusterSpec.from_file(lab, path)
     assert str(caught.value).startswith(f"{path}, {wrong}")
 
 
@@ -172,7 +180,7 @@ def test_a_cluster_travels_as_json(topology: Topology, data: st.DataObject) -> N
     workers = tuple(
         WorkerSpec(f"w{i}", f"tcp://{host}:{i}", host, i + 1, 10**9, {"GPU": 1.0}) for i, host in enumerate(hosts)
     )
-    network = data.draw(st.sampled_from([None, ConstantNetwork(1e8, 1e-3), topology]))
+    network = data.draw(st.sampled_from([None, topology]))
     config, cores = {"distributed.worker.x": 1.1}, {hosts[0]: 0.5}
     cluster = ClusterSpec(workers, network, {"w0": 0.5}, config, hosts[0], cores)
     assert ClusterSpec.from_dict(json.loads(json.dumps(cluster.to_dict()))) == cluster
