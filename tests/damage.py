@@ -195,15 +195,3 @@ def check_command(*arguments: object) -> None:
     if ran.exit_code:
         assert len(ran.stderr.strip().splitlines()) == 1, ran.output
         assert len(ran.stderr) < 5_000, ran.stderr
-
-
-@st.composite
-def damaged_members(draw: st.DrawFn, content: bytes) -> bytes:
-    """An archive of which one member is damaged, or gone, and the checksums are right."""
-    members = _members(content)
-    name = draw(st.sampled_from(sorted(members)))
-    if draw(st.integers(0, 4)):
-        members[name] = draw(damaged_bytes(members[name]))
-    else:
-        del members[name]
-    return _archive(members)

@@ -40,7 +40,6 @@ from tests.damage import (
     damaged_bytes,
     damaged_data,
     damaged_lines,
-    damaged_members,
     odd,
 )
 from tests.fleet.minder.test_network import random_autoencoder
@@ -207,12 +206,12 @@ def _detector() -> bytes:
 @fuzz
 @given(st.data())
 def test_a_damaged_detector(data: st.DataObject) -> None:
-    content = data.draw(damaged_bytes(_detector()) | damaged_members(_detector()))
-    Path("m.npz").write_bytes(content)
+    content = data.draw(damaged_bytes(_detector()) | damaged_archive(_detector(), "minder.json"))
+    Path("m.model").write_bytes(content)
     try:
-        found = load_minder("m.npz")
+        found = load_minder("m.model")
     except MinderFileError as error:
-        assert str(error).startswith("m.npz: ")
+        assert str(error).startswith("m.model: ")
         return
     windows = np.zeros((2, 8, 1), np.float32)
     assert np.isfinite(found.models["cpu"].reconstruct(windows)).all()

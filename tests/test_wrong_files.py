@@ -25,7 +25,7 @@ COMMANDS = [
     "mpi simulate --cluster lab.yaml {}",
     "fleet watch host:9090 --once --metrics nowhere --settings {}",
     "fleet watch host:9090 --once --metrics {}",
-    "fleet train --save minder.npz {}",
+    "fleet train --save minder.model {}",
     "report --scheduler-file {}",
 ]
 FILES = ["folder", "empty", "binary", "text", "broken", "circle", "pipe", "no such file", "/dev/null", "/dev/zero"]

@@ -83,11 +83,11 @@ def test_a_replay_shows_one_line_when_a_finding_begins_and_one_when_it_ended(met
         ("watch http://x --metrics node --retire", "--retire is for the workers of a scheduler"),
         ("watch host:1 --once --retire", "--retire is for a watch that goes on"),
         ("watch http://x --metrics node --between now 4", "'now' is not a time such as 2026-03-01T12:00:00Z"),
-        ("train --save x.npz", "Missing argument 'SOURCES...'"),
+        ("train --save x.model", "Missing argument 'SOURCES...'"),
         ("train a.csv", "Missing option '--save'"),
-        ("train http://x --metrics node --save x.npz", "the URL of a Prometheus with --metrics and --between"),
-        ("train a.csv http://x --metrics node --between 1 2 --save x.npz", "expected files, or the URL of a Prom"),
-        ("train http://x --metrics node --between 10 20 --save x.npz", "expected a window of 900 s at least"),
+        ("train http://x --metrics node --save x.model", "the URL of a Prometheus with --metrics and --between"),
+        ("train a.csv http://x --metrics node --between 1 2 --save x.model", "expected files, or the URL of a Prom"),
+        ("train http://x --metrics node --between 10 20 --save x.model", "expected a window of 900 s at least"),
     ],
 )
 def test_options_that_do_not_go_together_are_refused(arguments: str, wrong: str) -> None:
@@ -104,7 +104,7 @@ def test_options_that_do_not_go_together_are_refused(arguments: str, wrong: str)
         (f"{__file__}", "", "is of no kind that is known here; expected a scheduler, or a Prometheus with --metrics"),
         ("http://x --metrics node", "window: 1m", "a window of 60 s has 4 samples, one in 15 s"),
         ("http://x --metrics node", "webhook: host", "watch.yaml, line 1: webhook: no URL of a webhook: expected h"),
-        ("http://x --metrics node", "model: no.npz", "no.npz"),
+        ("http://x --metrics node", "model: no.model", "no.model"),
         ("http://127.0.0.1:1 --metrics node --timeout 5s", "", "no Prometheus answers at http://127.0.0.1:1"),
     ],
 )
@@ -183,17 +183,17 @@ def test_a_watch_that_goes_on_does_so_after_any_error_of_a_round(error: Exceptio
 
 
 def test_a_model_of_other_metrics_is_refused(metrics: Path, tmp_path: Path) -> None:
-    model = tmp_path / "m.npz"
+    model = tmp_path / "m.model"
     Minder({"cold": random_autoencoder()}).save(model)
-    (tmp_path / "watch.yaml").write_text("model: m.npz")
+    (tmp_path / "watch.yaml").write_text("model: m.model")
     code, _, err = run("watch", "http://x", "--metrics", metrics, "--once", "--settings", tmp_path / "watch.yaml")
     assert code == 1
-    assert f"m.npz was trained on 'cold', which {metrics} does not have; there is: 'heat'" in err
+    assert f"m.model was trained on 'cold', which {metrics} does not have; there is: 'heat'" in err
 
 
 @pytest.mark.needs("torch")
 def test_a_detector_is_trained_on_a_fleets_past_and_watches(metrics: Path, tmp_path: Path) -> None:
-    model = tmp_path / "minder.npz"
+    model = tmp_path / "minder.model"
     with answering(machines) as server:
         asked = (server.url, "--metrics", metrics)
         period = ("--between", START, START + 5000)
@@ -201,7 +201,7 @@ def test_a_detector_is_trained_on_a_fleets_past_and_watches(metrics: Path, tmp_p
         assert (code, err) == (0, "")
         assert out == f"{model}: heat, of 3 runs or windows.\n"
         assert len(server.asked) == 3
-        (tmp_path / "watch.yaml").write_text("model: minder.npz")
+        (tmp_path / "watch.yaml").write_text("model: minder.model")
         given = ("--between", START + 6300, START + 6300, "--settings", tmp_path / "watch.yaml")
         assert run("watch", *asked, *given)[0] == 0
     assert load_minder(model).metrics == ("heat",)
@@ -214,7 +214,7 @@ def test_a_detector_is_trained_on_tables(tmp_path: Path) -> None:
     table = pd.DataFrame({"at": at, "worker": np.tile(list("abcd"), 60), "heat": heat})
     table.to_csv(tmp_path / "quiet.csv")  # with its index
     table.to_parquet(tmp_path / "quiet.parquet")
-    model = tmp_path / "minder.npz"
+    model = tmp_path / "minder.model"
     code, _, err = run("train", tmp_path / "quiet.csv", tmp_path / "quiet.parquet", "--steps", 2, "--save", model)
     assert code == 0, err
     assert load_minder(model).metrics == ("heat",)
@@ -237,17 +237,17 @@ def test_ctrl_c_keeps_the_metrics_that_were_learnt_and_an_older_whole_detector(b
         return random_autoencoder(seed=1)
 
     monkeypatch.setattr(train, "fit", fit)
-    detector = Path("minder.npz")
+    detector = Path("minder.model")
     if before is not None:
         detector.write_bytes(before)
     code, out, err = run("train", "all-well.csv", "--save", detector)
     assert code == 130
     assert err.startswith("Ctrl-C: stopped after 1 of 3 metrics\n")
     if before is None:
-        assert out == "minder.npz: cpu, of 1 runs or windows.\n"
+        assert out == "minder.model: cpu, of 1 runs or windows.\n"
         assert load_minder(detector).metrics == ("cpu",)
     else:
-        assert "minder.npz stays as it was; of the new detector only cpu was learnt" in err
+        assert "minder.model stays as it was; of the new detector only cpu was learnt" in err
         assert detector.read_bytes() == before
 
 

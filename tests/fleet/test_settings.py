@@ -12,7 +12,7 @@ from tests.docs.markdown import ROOT, blocks
 GOOD = """every: 1m
 window: 20m
 history: 2h
-model: minder.npz
+model: minder.model
 http-config: web.yaml
 webhook: http://host:5001/drain
 command: {python} -c 'print("a b")'
@@ -34,7 +34,7 @@ def test_a_file_has_the_settings_of_a_watch(tmp_path: Path) -> None:
     assert (found.every, found.window, found.history) == (60, 1200, 7200)
     assert found.metrics_address == "127.0.0.1"
     assert (found.metrics_port, found.retire_share, found.retire_every) == (9469, 0.1, 5400)
-    assert found.model == str(tmp_path / "minder.npz")
+    assert found.model == str(tmp_path / "minder.model")
     assert found.http_config.headers == {"x": "y"}
     assert found.receivers == (found.webhook, found.command)
     assert found.command is not None

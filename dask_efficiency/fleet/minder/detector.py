@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import io
 import os
-import zipfile
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -14,8 +12,7 @@ from numpy.typing import NDArray
 
 from dask_efficiency.accounts.slow_worker import WRONG_BY_METRICS, SlowWorker
 from dask_efficiency.accounts.tables import Bool
-from dask_efficiency.files.storage import FileTooLargeError, Members, stored, writing
-from dask_efficiency.fleet.minder.network import Autoencoder, normalised, windowed
+from dask_efficiency.fleet.minder.network import WEIGHTS, Autoencoder, normalised, windowed
 from dask_efficiency.fleet.outliers.metric_series import (
     REACH_SECONDS,
     MetricSeries,
@@ -24,6 +21,7 @@ from dask_efficiency.fleet.outliers.metric_series import (
     finding_of,
     metric_series_of,
 )
+from dask_efficiency.runs.trace.archive import Archive, Format, read_archive, write_archive
 from dask_efficiency.straggler.peers import MAD_TO_DEVIATION, MIN_PEERS, Places
 
 if TYPE_CHECKING:
@@ -118,7 +116,7 @@ class Minder:
         return []
 
     def save(self, path: str | os.PathLike[str], **storage_options: Any) -> None:
-        """Write the detector to a file, which :func:`load_minder` reads; best with the ending ``.npz``.
+        """Write the detector to a file, which :func:`load_minder` reads.
 
         Parameters
         ----------
@@ -127,16 +125,13 @@ class Minder:
         **storage_options
             For the file system, as in :func:`fsspec.open`.
         """
-        arrays: dict[str, NDArray[Any]] = {
-            "format": np.array([FORMAT]),
-            "version": np.array([VERSION]),
-            "metrics": np.array(tuple(self.models)),
-            "settings": np.array([float(getattr(self, name)) for name in SETTINGS], np.float64),
-        }
-        for number, model in enumerate(self.models.values()):
-            arrays.update({f"{number}.{name}": getattr(model, name) for name in _WEIGHTS})
-        with writing(path, **storage_options) as file:
-            np.savez_compressed(file, allow_pickle=False, **arrays)
+        described = {"metrics": list(self.models), **{name: float(getattr(self, name)) for name in SETTINGS}}
+        groups = (
+            (f"{number}/{name}", {"values": getattr(model, name).ravel()})
+            for number, model in enumerate(self.models.values())
+            for name in WEIGHTS
+        )
+        write_archive(path, _FORM, described, groups, **storage_options)
 
 
 def load_minder(path: str | os.PathLike[str], **storage_options: Any) -> Minder:
@@ -156,18 +151,7 @@ def load_minder(path: str | os.PathLike[str], **storage_options: Any) -> Minder:
     FileNotFoundError
         If there is no such file.
     """
-    target = os.fspath(path)
-    try:
-        members = Members(stored(target, **storage_options), target)
-        models, settings = _parts({name.removesuffix(".npy"): _array(members.read(name)) for name in members.names})
-        return Minder(models, **settings)
-    except FileTooLargeError:
-        raise
-    except MinderFileError as error:
-        raise MinderFileError(f"{target}: {error}") from error.__cause__
-    except (zipfile.BadZipFile, ValueError, TypeError, NotImplementedError, RuntimeError, MemoryError) as error:
-        why = f"foreign, damaged or forged ({str(error)[:200]})"
-        raise MinderFileError(f"{target}: {why}; expected a {FORMAT!r} file") from error
+    return read_archive(path, _FORM, _minder, **storage_options)
 
 
 def smooth(series: MetricSeries, metric: str) -> NDArray[np.float32]:
@@ -208,49 +192,29 @@ def _median(values: NDArray[np.float32]) -> NDArray[np.float32]:
     return np.asarray(np.median(values, axis=0), np.float32)
 
 
-#: Name and version of the file format.
-FORMAT, VERSION = "dask-efficiency-minder", 1
-#: Numbers of a detector, in the order of the file.
+#: Numbers of a detector in its file.
 SETTINGS = ("threshold", "continuity_seconds", "share")
-_WEIGHTS = tuple(field.name for field in fields(Autoencoder))
 
 
 class MinderFileError(ValueError):
     """The file is not a detector that this version can read."""
 
 
-def _array(content: bytes) -> NDArray[Any]:
-    # np.load would also open an archive in the archive.
+_FORM = Format("dask-efficiency-minder", 1, "minder.json", MinderFileError)
+
+
+def _minder(archive: Archive) -> Minder:
+    models: dict[str, Autoencoder] = {}
+    settings = {name: archive.field(name, float) for name in SETTINGS}
     try:
-        array: NDArray[Any] = np.lib.format.read_array(io.BytesIO(content), allow_pickle=False)
-    except Exception as error:  # a damaged header is no Python, which raises anything
-        raise MinderFileError(f"found no array of numbers or text: {str(error)[:200]}") from error
-    if array.size > len(content):
-        raise MinderFileError(f"found {array.size} values in {len(content)} bytes")
-    return array
-
-
-def _parts(arrays: dict[str, NDArray[Any]]) -> tuple[dict[str, Autoencoder], dict[str, float]]:
-    for name, length, kind in (("format", 1, "U"), ("version", 1, "i"), ("metrics", None, "U"), ("settings", 3, "f")):
-        part = arrays.get(name)
-        if part is None or part.ndim != 1 or part.dtype.kind != kind or length not in (None, len(part)):
-            found = "nothing" if part is None else f"{part.dtype} of shape {part.shape}"
-            raise MinderFileError(f"{name!r} is {found}; expected {length or 'any number'} of {kind!r}")
-    (kind,), (version,) = arrays["format"].tolist(), arrays["version"].tolist()
-    if kind != FORMAT:
-        raise MinderFileError(f"found format {kind[:80]!r}; expected {FORMAT!r}")
-    if version != VERSION:
-        newer = "a newer dask-efficiency may have written it"
-        raise MinderFileError(f"found version {version}; expected {VERSION}: {newer}")
-    metrics: list[str] = arrays["metrics"].tolist()
-    known = {"format", "version", "metrics", "settings", *(f"{i}.{w}" for i in range(len(metrics)) for w in _WEIGHTS)}
-    if set(arrays) != known or len(set(metrics)) != len(metrics):
-        raise MinderFileError(f"has {sorted(set(arrays) ^ known)[:5]} missing or too many, for metrics {metrics[:20]}")
-    models = {
-        name: Autoencoder(**{weights: arrays[f"{number}.{weights}"] for weights in _WEIGHTS})
-        for number, name in enumerate(metrics)
-    }
-    return models, dict(zip(SETTINGS, arrays["settings"].tolist(), strict=True))
+        for number, metric in enumerate(archive.listed("metrics", str)):
+            groups = {name: archive.columns(f"{number}/{name}", {"values": np.float32}) for name in WEIGHTS}
+            models[metric] = Autoencoder.of({name: columns["values"] for name, columns in groups.items()})
+        return Minder(models, **settings)
+    except MinderFileError:
+        raise
+    except ValueError as error:
+        raise MinderFileError(f"its parts do not fit: {error}") from error
 
 
 def lasting(holds: Bool, *, length: int, share: float) -> Places:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, fields
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
@@ -55,6 +56,12 @@ class Autoencoder:
     output: Weights
     output_bias: Weights
 
+    @classmethod
+    def of(cls, flat: Mapping[str, Weights]) -> Self:
+        """Weights from flat arrays, of which the biases tell the sizes; ValueError where these do not fit."""
+        sizes = (len(flat[name]) for name in ("output_bias", "start_bias", "latent_bias"))
+        return cls(**{name: flat[name].reshape(shape) for name, shape in _shapes(*sizes).items()})
+
     def __post_init__(self) -> None:
         if {self.output.ndim, self.latent.ndim} != {2}:
             found = f"output has shape {self.output.shape}, latent {self.latent.shape}"
@@ -98,12 +105,16 @@ class Autoencoder:
         return result
 
 
+#: Names of the weights, in their order.
+WEIGHTS = tuple(field.name for field in fields(Autoencoder))
+
+
 def _shapes(channels: int, hidden: int, latents: int) -> dict[str, tuple[int, ...]]:
     gates = 4 * hidden
     shapes: list[tuple[int, ...]] = [(channels, gates), (hidden, gates), (gates,)]
     shapes += [(hidden, latents), (latents,), (latents, hidden), (hidden,)]
     shapes += [(hidden, gates), (hidden, gates), (gates,), (hidden, channels), (channels,)]
-    return dict(zip((field.name for field in fields(Autoencoder)), shapes, strict=True))
+    return dict(zip(WEIGHTS, shapes, strict=True))
 
 
 def _turn(gates: NDArray[Any], state: Weights, cell: Weights, recurrent: Weights) -> tuple[Weights, Weights]:
