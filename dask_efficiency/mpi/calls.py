@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from dask_efficiency.files.text_files import TextFileError
+from dask_efficiency.mpi.machine import EAGER_BYTES, MpiSettings
 from dask_efficiency.mpi.program import Program
 from dask_efficiency.mpi.result import MpiPlacements, MpiPrediction, run
-from dask_efficiency.mpi.settings import EAGER_BYTES, MpiSettings
 from dask_efficiency.show.figures import format_count
 from dask_efficiency.show.progress import until_stopped
 from dask_efficiency.simulation.model.cluster_file import read_cluster_file

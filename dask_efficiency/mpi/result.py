@@ -9,12 +9,11 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from dask_efficiency.mpi.machine import Machine, check_finished
+from dask_efficiency.mpi.machine import INSTRUCTIONS_PER_SECOND, Machine, MpiSettings, check_finished
 from dask_efficiency.mpi.program import Op, Program
-from dask_efficiency.mpi.settings import INSTRUCTIONS_PER_SECOND, MpiSettings
-from dask_efficiency.mpi.timeline import MpiStretch, RankActivity, RankTimeline, critical_path
+from dask_efficiency.mpi.timeline import MpiStretch, RankActivity, RankTimeline, critical_path, save_chrome
 from dask_efficiency.show.progress import progress
-from dask_efficiency.show.shown import Shown, late
+from dask_efficiency.show.shown import Shown
 from dask_efficiency.simulation.model.placements import LinkLoad, link_loads
 from dask_efficiency.simulation.model.topology import Topology
 from dask_efficiency.simulation.model.units import note_not_simulated
@@ -133,8 +132,7 @@ class MpiPrediction(Shown):
         Written
             Numbers of slices and arrows in the file.
         """
-        written: Written = late("dask_efficiency.mpi.chrome:save_chrome")(self, path, **storage_options)
-        return written
+        return save_chrome(self, path, **storage_options)
 
 
 def run(

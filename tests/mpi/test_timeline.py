@@ -4,8 +4,8 @@ from random import Random
 import pytest
 
 from benchmarks.simulate_mpi_programs import PROGRAMS, written
+from dask_efficiency.mpi.machine import MpiSettings
 from dask_efficiency.mpi.result import run
-from dask_efficiency.mpi.settings import MpiSettings
 from dask_efficiency.mpi.timeline import RankActivity
 from dask_efficiency.mpi.trace_files import load_trace as from_mpi_trace
 from tests.simulation.topologies import random_topology

@@ -11,7 +11,6 @@ from collections.abc import Iterator
 from itertools import zip_longest
 
 from dask_efficiency.mpi.collectives.call import Collective
-from dask_efficiency.mpi.collectives.doubling import doubling_allgather
 from dask_efficiency.mpi.collectives.rounds import (
     Blocks,
     DataLayout,
@@ -23,7 +22,7 @@ from dask_efficiency.mpi.collectives.rounds import (
     receive,
     send,
 )
-from dask_efficiency.mpi.collectives.trees import children, doubling, is_power_of_two, subtree
+from dask_efficiency.mpi.collectives.trees import children, doubling, doubling_allgather, is_power_of_two, subtree
 
 #: ``MPIR_CVAR_ALLGATHERV_PIPELINE_MSG_SIZE``: bytes of the pieces in which a block goes around the ring.
 ALLGATHERV_PIECE_BYTES = 32_768

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from dask_efficiency.mpi.collectives.call import Collective
-from dask_efficiency.mpi.collectives.doubling import doubling_steps, halves, reduce_scatter_by_halving
 from dask_efficiency.mpi.collectives.rounds import (
     Blocks,
     DataLayout,
@@ -22,7 +21,15 @@ from dask_efficiency.mpi.collectives.rounds import (
     receive,
     send,
 )
-from dask_efficiency.mpi.collectives.trees import Folded, children, doubling, subtree
+from dask_efficiency.mpi.collectives.trees import (
+    Folded,
+    children,
+    doubling,
+    doubling_steps,
+    halves,
+    reduce_scatter_by_halving,
+    subtree,
+)
 
 
 def reduce_binomial(call: Collective, rank: int) -> Iterator[Round]:

@@ -2,29 +2,40 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
+
 from dask_efficiency.mpi.result import MpiPrediction
 from dask_efficiency.mpi.timeline import RankActivity
-from dask_efficiency.runs.sections.by_kind import seconds_table, top
-from dask_efficiency.show.columns import TypedColumn, as_records, counts, names, nested, seconds, shares, sizes
+from dask_efficiency.runs.sections.by_kind import along, largest_first, seconds_table, top
+from dask_efficiency.show.columns import (
+    TypedColumn,
+    as_records,
+    as_table,
+    counts,
+    names,
+    nested,
+    seconds,
+    shares,
+    sizes,
+    words,
+)
 from dask_efficiency.show.document import (
     Along,
     Aside,
     Document,
     Label,
     Section,
-    Share,
     Slice,
     Stack,
-    Table,
     section,
     with_content,
 )
-from dask_efficiency.show.figures import format_bytes, format_count, format_seconds, format_share, name_of, time_scale
+from dask_efficiency.show.figures import format_count, format_seconds, format_share, name_of, time_scale
 from dask_efficiency.simulation.sections.prediction import notes
 
 #: Rows of a table: what fits on a screen.
@@ -97,33 +108,18 @@ def path(run: MpiPrediction) -> Section:
     return section(
         "What the time is spent on: the critical path",
         _along(run),
-        seconds_table("kind", _largest(seconds), labels),
-        seconds_table("call", top(_largest(by_call), MAX_ROWS), {}),
-        seconds_table("ranks", top(_largest(by_rank), MAX_ROWS), {}),
+        seconds_table("kind", largest_first(seconds), labels),
+        seconds_table("call", top(largest_first(by_call), MAX_ROWS), {}),
+        seconds_table("ranks", top(largest_first(by_rank), MAX_ROWS), {}),
     )
-
-
-def _largest(seconds: dict[str, float]) -> dict[str, float]:
-    return dict(sorted(seconds.items(), key=lambda item: -item[1]))
 
 
 def _along(run: MpiPrediction) -> Along:
     """The activity that fills most of each step of the run."""
-    end = run.path[-1].end
-    shares: list[dict[RankActivity, int]] = [{} for _ in range(_STEPS)]
-    for stretch in run.path:
-        first, last = stretch.start * _STEPS // end, min(stretch.end * _STEPS // end, _STEPS - 1)
-        for step in range(first, last + 1):
-            begin, stop = max(stretch.start, step * end // _STEPS), min(stretch.end, (step + 1) * end // _STEPS)
-            shares[step][stretch.kind] = shares[step].get(stretch.kind, 0) + max(stop - begin, 0)
-    kinds = [max(share, key=lambda kind: share[kind]) if share else RankActivity.COMPUTE for share in shares]
-    stretches: list[tuple[Label, int, int]] = []
-    for step, kind in enumerate(kinds):
-        if stretches and stretches[-1][0] is SPENT[kind]:
-            stretches[-1] = (SPENT[kind], stretches[-1][1], step + 1)
-        else:
-            stretches.append((SPENT[kind], step, step + 1))
-    return Along(tuple(stretches), _STEPS, format_seconds(end / 1e9))
+    kinds, starts, ends = (
+        np.array(column) for column in zip(*((s.kind, s.start, s.end) for s in run.path), strict=True)
+    )
+    return along(kinds, starts, ends, (0, run.path[-1].end), [SPENT[kind] for kind in RankActivity], _STEPS)
 
 
 def ranks(run: MpiPrediction) -> Section:
@@ -132,20 +128,18 @@ def ranks(run: MpiPrediction) -> Section:
     order = sorted(spent, key=lambda rank: (-spent[rank][RankActivity.COMPUTE], rank))
     shown = order if len(order) <= MAX_ROWS else order[: MAX_ROWS // 2] + order[-MAX_ROWS // 2 :]
     scale = time_scale(run.makespan_seconds)
-    rows = tuple(
-        (str(rank), name_of(run.hosts[rank]), *(scale.figure(spent[rank][kind]) for kind in RankActivity))
-        for rank in sorted(shown)
-    )
+    rows = [spent[rank] for rank in sorted(shown)]
+    columns = {"rank": words(sorted(shown)), "host": names(run.hosts[rank] for rank in sorted(shown))}
+    columns |= {str(SPENT[kind]): seconds((row[kind] for row in rows), scale) for kind in RankActivity}
     whole = round(1e9 * run.makespan_seconds)
-    sizes = [{kind: round(1e9 * seconds) for kind, seconds in spent[rank].items()} for rank in sorted(shown)]
+    lengths = ({kind: round(1e9 * value) for kind, value in row.items()} for row in rows)
     bars = tuple(
-        Stack(tuple(Slice(SPENT[kind], n, f"{100 * n / whole:.1f}") for kind, n in spent.items() if n), whole)
-        for spent in sizes
+        Stack(tuple(Slice(SPENT[kind], n, f"{100 * n / whole:.1f}") for kind, n in each.items() if n), whole)
+        for each in lengths
     )
-    heads = ("rank", "host", *(f"{SPENT[kind]}, {scale.unit}" for kind in RankActivity))
     left = len(order) - len(shown)
     aside = (Aside(f"Those that compute most and least; {left} more are between them."),) if left else ()
-    return section("What each rank does", Table(heads, rows, words=(0, 1), drawings=bars, drawn_behind=1), *aside)
+    return section("What each rank does", as_table(columns, drawings=bars, drawn_behind=1), *aside)
 
 
 def links(run: MpiPrediction) -> Section:
@@ -153,26 +147,24 @@ def links(run: MpiPrediction) -> Section:
     busiest = [link for link in run.links if link.seconds][:MAX_ROWS]
     if not busiest:
         return Section("")
-    rows = tuple(
-        (name_of(link.name), format_bytes(link.nbytes), format_share(link.seconds / run.makespan_seconds))
-        for link in busiest
-    )
-    bars = tuple(Share(link.seconds / busiest[0].seconds) for link in busiest)
+    columns = {
+        "link": names(link.name for link in busiest),
+        "bytes": sizes(link.nbytes for link in busiest),
+        "busy": shares(link.seconds / run.makespan_seconds for link in busiest),
+    }
     means = "busy: share of the time for which its bytes would fill it, in its busier direction."
-    drawn = Table(("link", "bytes", "busy"), rows, drawings=bars, drawn_behind=2)
-    return section("Links, the busiest first", drawn, Aside(means))
+    return section("Links, the busiest first", as_table(columns, bar="busy"), Aside(means))
 
 
 def algorithms(run: MpiPrediction) -> Section:
     """Algorithms of the collectives."""
-    rows = tuple(
-        (call, algorithm, str(count))
-        for call, used in run.algorithms.items()
-        for algorithm, count in sorted(used.items(), key=lambda item: -item[1])
-    )
-    if not rows:
-        return Section("")
-    return section("Algorithms of the collectives", Table(("collective", "algorithm", "calls"), rows, words=(0, 1)))
+    used = [(call, *each) for call, counted in run.algorithms.items() for each in Counter(counted).most_common()]
+    columns = {
+        "collective": words(call for call, _, _ in used),
+        "algorithm": words(algorithm for _, algorithm, _ in used),
+        "calls": counts(number for _, _, number in used),
+    }
+    return section("Algorithms of the collectives", as_table(columns))
 
 
 def to_dict(run: MpiPrediction) -> dict[str, Any]:

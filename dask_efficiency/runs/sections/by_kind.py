@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from itertools import islice, pairwise
 
 import numpy as np
@@ -73,20 +73,25 @@ def kind_label(name: str, meanings: Mapping[Kind, str] = MEANINGS) -> Label:
     return Label(name, KIND_COLOURS[Kind(name)], meanings[Kind(name)]) if name in set(Kind) else Label(name)
 
 
+def kind_labels(meanings: Mapping[Kind, str] = MEANINGS) -> list[Label]:
+    """Make the labels of all kinds, by position."""
+    return [kind_label(kind, meanings) for kind in KINDS]
+
+
 def along(
-    kinds: Int8, starts: Int64, stops: Int64, window: tuple[int, int], meanings: Mapping[Kind, str] = MEANINGS
+    kinds: Int8, starts: Int64, stops: Int64, window: tuple[int, int], labels: Sequence[Label], steps: int = STEPS
 ) -> Along:
     """Draw a window as a strip of steps, each the kind that fills most of it; equal neighbours are one."""
     start, length = window[0], window[1] - window[0]
-    filled = np.zeros((STEPS, len(KINDS)))
+    filled = np.zeros((steps, len(labels)))
     for kind, since, until in zip(kinds.tolist(), (starts - start).tolist(), (stops - start).tolist(), strict=True):
-        first, last = since * STEPS / length, until * STEPS / length
-        for step in range(int(first), min(int(np.ceil(last)), STEPS)):
+        first, last = since * steps / length, until * steps / length
+        for step in range(int(first), min(int(np.ceil(last)), steps)):
             filled[step, kind] += min(last, step + 1) - max(first, step)
     most = filled.argmax(axis=1)
-    edges = [0, *(np.flatnonzero(np.diff(most)) + 1).tolist(), STEPS]
-    pieces = ((kind_label(KINDS[most[first]], meanings), first, last) for first, last in pairwise(edges))
-    return Along(tuple(pieces), STEPS, format_seconds(length / 1e9))
+    edges = [0, *(np.flatnonzero(np.diff(most)) + 1).tolist(), steps]
+    pieces = ((labels[most[first]], first, last) for first, last in pairwise(edges))
+    return Along(tuple(pieces), steps, format_seconds(length / 1e9))
 
 
 def seconds_table(name: str, seconds: Mapping[str, float], labels: Mapping[str, Label]) -> Table:
@@ -100,6 +105,11 @@ def seconds_table(name: str, seconds: Mapping[str, float], labels: Mapping[str, 
     )
     bars = tuple(Share(value / largest if largest else 0.0) for value in seconds.values())
     return Table((name, f"time, {scale.unit}", "%"), rows, drawings=bars)
+
+
+def largest_first(seconds: Mapping[str, float]) -> dict[str, float]:
+    """Sort seconds by name, the largest first."""
+    return dict(sorted(seconds.items(), key=lambda item: -item[1]))
 
 
 def top(seconds: Mapping[str, float], number: int) -> dict[str, float]:

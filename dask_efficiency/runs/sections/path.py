@@ -10,7 +10,7 @@ from typing import Any
 from dask_efficiency.accounts.intake import finite
 from dask_efficiency.runs.path.compare import COMPARED, PathChange, PathComparison, compare_paths
 from dask_efficiency.runs.path.path import GROUPS, NOBODY, CriticalPath
-from dask_efficiency.runs.sections.by_kind import TOP_NAMES, along, kind_label, seconds_table, top
+from dask_efficiency.runs.sections.by_kind import TOP_NAMES, along, kind_label, kind_labels, seconds_table, top
 from dask_efficiency.show.document import Along, Document, Section, Share, Table, section, with_content
 from dask_efficiency.show.figures import format_count, format_seconds, format_share, name_of, sentence, time_scale
 from dask_efficiency.show.finding import MAX_SHOWN
@@ -89,7 +89,8 @@ def kinds(path: CriticalPath) -> Section:
 def along_the_run(path: CriticalPath) -> Along:
     """Strip along the run of the kind that fills most of each step."""
     segments = path.segments
-    return along(segments.kind, segments.start, segments.stop, (path.scope.start, path.scope.stop))
+    window = path.scope.start, path.scope.stop
+    return along(segments.kind, segments.start, segments.stop, window, kind_labels())
 
 
 def bounds(path: CriticalPath) -> Section:

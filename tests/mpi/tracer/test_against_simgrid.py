@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from dask_efficiency.mpi.lines import nbytes_of_type
+from dask_efficiency.mpi.machine import MpiSettings
 from dask_efficiency.mpi.result import run
-from dask_efficiency.mpi.settings import MpiSettings
 from dask_efficiency.mpi.trace_files import load_trace as from_mpi_trace
 from tests.mpi.tracer.conftest import PROGRAMS, Compile, Record
 from tests.simulation.topologies import random_topology
