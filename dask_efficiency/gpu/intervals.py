@@ -80,6 +80,15 @@ def difference(a: IntervalArrays, b: IntervalArrays) -> IntervalArrays:
     return intersection(a, IntervalArrays(gaps.start[some], gaps.stop[some]))
 
 
+def time_before(intervals: IntervalArrays, at: Int64) -> Int64:
+    """Nanoseconds of a set before each instant."""
+    before = np.searchsorted(intervals.start, at, side="right")
+    total = np.concatenate([[0], np.cumsum(intervals.lengths)])[before]
+    ends = np.concatenate([[np.iinfo(np.int64).min], intervals.stop])[before]
+    begun: Int64 = np.where(ends > at, ends - at, 0)
+    return total - begun
+
+
 #: Longest table of all numbers between the smallest and the greatest: 32 MB. Beyond, the numbers are sorted.
 _MAX_TABLE = 4_000_000
 

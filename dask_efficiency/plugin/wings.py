@@ -32,7 +32,7 @@ OFFERED: Mapping[str, str] = MappingProxyType(
         # Reads the GPU's time of profiled tasks from their profiles.
         "gpu-times/torch": "dask_efficiency.torch_traces.path.join:with_gpu_times",
         # Names the operators of profiled tasks.
-        "operators/torch": "dask_efficiency.torch_traces.path.operators:operators",
+        "operators/torch": "dask_efficiency.torch_traces.path.join:operators",
         # Estimates the savings of cures for a reported run.
         "savings/simulation": "dask_efficiency.simulation.saving:savings",
     }

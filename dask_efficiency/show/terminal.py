@@ -88,17 +88,17 @@ def blocks_of(shares: Sequence[float], width: int = MAX_BLOCKS, characters: str 
     return "".join(characters[min(8, math.ceil(8 * share))] for share in highest)
 
 
-def packed_lines(lengths: Sequence[int], width: int, gap: int = 2) -> list[list[int]]:
-    """Lines of items, by position, none longer than ``width`` unless a single item is."""
+def packed_lines(lengths: Sequence[int], width: int) -> list[list[int]]:
+    """Lines of items, by position and two apart, none longer than ``width`` unless a single item is."""
     lines: list[list[int]] = []
     room = 0
     for item, length in enumerate(lengths):
-        if not lines or length + gap > room:
+        if not lines or length + 2 > room:
             lines.append([item])
             room = width - length
         else:
             lines[-1].append(item)
-            room -= length + gap
+            room -= length + 2
     return lines
 
 
@@ -175,7 +175,7 @@ def _section(section: Section, width: int) -> list[str]:
     return lines
 
 
-def with_bars(table: Table, character: str, width: int, measure: Callable[[str], int] = len) -> Table:
+def with_bars(table: Table, character: str, width: int) -> Table:
     """Add a table's plain bars as a last column of characters; a text cannot show other drawings.
 
     All bars shrink together to fit: a bar that was cut would look like a shorter one.
@@ -184,7 +184,7 @@ def with_bars(table: Table, character: str, width: int, measure: Callable[[str],
     if not bars:
         return table
     columns = zip(table.heads, *table.rows, strict=True)
-    rest = sum(max(measure(written_out(cell)) + 2 for cell in column) for column in columns)
+    rest = sum(max(len(written_out(cell)) + 2 for cell in column) for column in columns)
     longest = min(BAR_LENGTH, max(SHORTEST_WORD, width - rest))
     drawn = (character * math.ceil(longest * share) for share in bars)
     rows = tuple((*row, bar) for row, bar in zip(table.rows, drawn, strict=True))

@@ -1,8 +1,8 @@
-"""Columns: assigns the columns of an array to a bounded number of names, least recently used ones first."""
+"""Arrays of bounded size: WorkerArrays, with a row for each worker; and Columns, assigned to the names last used."""
 
 from __future__ import annotations
 
-from typing import TypeVar
+from typing import ClassVar, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,3 +35,31 @@ class Columns(dict[Name, int]):
         self[name] = column
         self.used_at[column] = at
         return column
+
+
+class WorkerArrays:
+    """Arrays in which each worker has a row, whatever the axis is."""
+
+    #: Attribute, the axis of the workers, and the number of a worker of which nothing is known.
+    ARRAYS: ClassVar[tuple[tuple[str, int, float], ...]]
+
+    @property
+    def nbytes(self) -> int:
+        """Size of the arrays in bytes."""
+        return sum(getattr(self, name).nbytes for name, _, _ in self.ARRAYS)
+
+    def grow(self, rows: int) -> None:
+        """Make room for this many workers."""
+        for name, axis, blank in self.ARRAYS:
+            array = getattr(self, name)
+            shape = list(array.shape)
+            shape[axis] = rows
+            # The new part of zeros stays untouched: with thousands of workers it would take longer than all the rest.
+            grown = np.full(shape, blank, array.dtype) if blank else np.zeros(shape, array.dtype)
+            grown[tuple(map(slice, array.shape))] = array
+            setattr(self, name, grown)
+
+    def reset(self, row: int) -> None:
+        """Clear a row, which another worker has now."""
+        for name, axis, blank in self.ARRAYS:
+            np.moveaxis(getattr(self, name), axis, 0)[row] = blank

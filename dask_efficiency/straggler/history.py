@@ -9,9 +9,9 @@ from dataclasses import dataclass, fields
 import numpy as np
 from numpy.typing import NDArray
 
+from dask_efficiency.straggler.columns import WorkerArrays
 from dask_efficiency.straggler.peers import Floats, Places
 from dask_efficiency.straggler.signals import LIVE
-from dask_efficiency.straggler.worker_arrays import WorkerArrays
 
 
 @dataclass(frozen=True, slots=True, eq=False)

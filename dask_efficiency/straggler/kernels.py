@@ -7,7 +7,7 @@ from collections.abc import Generator, Sequence
 import numpy as np
 
 from dask_efficiency.accounts.gpu import KernelTotals
-from dask_efficiency.straggler.columns import Columns
+from dask_efficiency.straggler.columns import Columns, WorkerArrays
 from dask_efficiency.straggler.peers import (
     MIN_PEERS,
     NOISE,
@@ -18,7 +18,6 @@ from dask_efficiency.straggler.peers import (
     median_of_others,
     variance_of_difference,
 )
-from dask_efficiency.straggler.worker_arrays import WorkerArrays
 
 #: Kernels compared, by prefix and name; and kernels of one worker, those that took most time. A guess.
 MAX_KERNELS = 64

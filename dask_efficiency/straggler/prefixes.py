@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dask_efficiency.accounts.tables import Bool
-from dask_efficiency.straggler.columns import Columns
+from dask_efficiency.straggler.columns import Columns, WorkerArrays
 from dask_efficiency.straggler.history import Interval
 from dask_efficiency.straggler.peers import (
     MIN_PEERS,
@@ -25,7 +25,6 @@ from dask_efficiency.straggler.peers import (
 )
 from dask_efficiency.straggler.signals import CPU_SHARE, DURATION, LONGER
 from dask_efficiency.straggler.task_rates import TASK_SUMS, RunningTask, TaskRates
-from dask_efficiency.straggler.worker_arrays import WorkerArrays
 
 #: Prefixes compared; and nanoseconds after which a new one may take an unused one's place at the end of an interval.
 #: Heartbeats carry 50 prefixes of a worker; the pause is a guess.

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
+from dask_efficiency.straggler.columns import WorkerArrays
 from dask_efficiency.straggler.history import Interval
 from dask_efficiency.straggler.peers import MIN_PEERS, Floats, Places, median_of_others
 from dask_efficiency.straggler.signals import BESIDE_TASKS, CORE_WAIT, DISK, LIVE, MEMORY
 from dask_efficiency.straggler.task_rates import PROCESS_SUMS
-from dask_efficiency.straggler.worker_arrays import WorkerArrays
 
 #: Bytes moved in an interval that are enough to judge the speed of the disk; a guess.
 MIN_DISK_BYTES = 1e6

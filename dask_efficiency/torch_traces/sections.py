@@ -19,6 +19,8 @@ from dask_efficiency.runs.sections.by_kind import (
     TORCH_MEANINGS,
     along,
     kind_label,
+    kind_labels,
+    largest_first,
     seconds_table,
     top,
 )
@@ -156,7 +158,7 @@ def kinds(path: TorchCriticalPath) -> Section:
     drawn = []
     if len(stretches):
         window = int(stretches.start[0]), int(stretches.stop[-1])
-        drawn = [along(stretches.kind, stretches.start, stretches.stop, window, meanings)]
+        drawn = [along(stretches.kind, stretches.start, stretches.stop, window, kind_labels(meanings))]
     table = replace(seconds_table("kind", shown, labels), hint_head="what it is")
     return section("What the window was spent on", *drawn, table)
 
@@ -168,16 +170,12 @@ def by_name(path: TorchCriticalPath) -> Section:
         return Section("")
     if unknown := path.seconds_of([Kind.UNATTRIBUTED]).get(NOBODY, 0.0):
         seconds |= {NOBODY: seconds[NOBODY] - unknown, UNKNOWN: unknown}
-        seconds = _largest({name: value for name, value in seconds.items() if value > 0})
+        seconds = largest_first({name: value for name, value in seconds.items() if value > 0})
     # equal short names are added up
     readable: Counter[str] = Counter()
     for name, value in top(seconds, TOP_NAMES).items():
         readable[BETWEEN if name == NOBODY else shown_name(name)] += value  # type: ignore[assignment]  # seconds
     return section("By kernel and operator", seconds_table("name", readable, {}))
-
-
-def _largest(seconds: dict[str, float]) -> dict[str, float]:
-    return dict(sorted(seconds.items(), key=lambda item: -item[1]))
 
 
 def shown_name(name: str) -> str:
@@ -194,7 +192,7 @@ def by_rank(path: TorchCriticalPath) -> Section:
     known = {name: value - unknown.get(name, 0.0) for name, value in path.seconds("rank").items()}
     seconds = {f"rank {name}" if name != NOBODY else name: value for name, value in known.items()}
     seconds[UNKNOWN] = sum(unknown.values())
-    seconds = _largest({name: value for name, value in seconds.items() if round(1e9 * value)})
+    seconds = largest_first({name: value for name, value in seconds.items() if round(1e9 * value)})
     return section("By rank that the path went through", seconds_table("rank", top(seconds, MAX_RANKS), {}))
 
 
@@ -208,7 +206,7 @@ def longest(path: TorchCriticalPath) -> Section:
         f"The longest path{of_rank} through what its events had to wait for, as HTA defines it, takes "
         f"{in_figures(length)}, {format_share(length / window) if window else '0 %'} of {its}."
     )
-    shares = {name: share * length for name, share in _largest(path.shares).items() if share}
+    shares = {name: share * length for name, share in largest_first(path.shares).items() if share}
     table = seconds_table("bound by", shares, {})
     return section("Longest path", text, table)
 
@@ -356,7 +354,7 @@ def improvements(path: TorchCriticalPath) -> Section:
     for name in [name for name in path.seconds("name") if name != NOBODY][:TRIED_NAMES]:
         shown = f"{shown_name(name)}, {TRIED_FACTOR:g} times as fast"
         savings[shown] = path.saved_seconds(speed_up={f"^{re.escape(name)}$": TRIED_FACTOR})
-    worth = {name: saved for name, saved in _largest(savings).items() if saved >= HARDLY * path.window_seconds > 0}
+    worth = {name: saved for name, saved in largest_first(savings).items() if saved >= HARDLY * path.window_seconds > 0}
     if not worth:
         return Section("")
     largest = max(worth.values())

@@ -20,8 +20,7 @@ from dask_efficiency import EfficiencyReport, RunTrace, critical_path
 from dask_efficiency.accounts.buckets import HELD
 from dask_efficiency.accounts.cluster.losses import BY_OTHERS
 from dask_efficiency.report.metered import ShuffleTimes, shuffle_times
-from dask_efficiency.runs.path.kinds import Kind
-from dask_efficiency.runs.path.segments import CODES
+from dask_efficiency.runs.path.kinds import CODES, Kind
 from tests.plugin.tasks import Diary
 from tests.plugin.watch import Window, addresses, after_the_scheduler, between, eventually, kill, name_of, timed_report
 

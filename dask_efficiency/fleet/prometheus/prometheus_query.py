@@ -18,8 +18,7 @@ from typing import Any, BinaryIO, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from dask_efficiency.fleet.prometheus.bounded_answers import AnswerTooSlowError
-from dask_efficiency.fleet.prometheus.http_config import HttpConfig
+from dask_efficiency.fleet.prometheus.http_config import AnswerTooSlowError, HttpConfig
 
 Result = TypeVar("Result")
 

@@ -14,11 +14,10 @@ import numpy as np
 from dask_efficiency.accounts.tables import MISSING, Int32, Int64, needs_pandas
 from dask_efficiency.plugin.wings import offered
 from dask_efficiency.runs.path.bounds import is_one_a_worker, is_uneven, longest_chain, slack_ns, useful_ns, work_ns
-from dask_efficiency.runs.path.kinds import COMPUTE, KINDS, Kind
+from dask_efficiency.runs.path.kinds import CODES, COMPUTE, KINDS, Kind, Segments
 from dask_efficiency.runs.path.parts import PathPart, PathSummary, headline, worth_finding
 from dask_efficiency.runs.path.relabel import loop_causes, name_without_workers, relabel, slots
 from dask_efficiency.runs.path.scope import Question, Scope
-from dask_efficiency.runs.path.segments import CODES, Segments
 from dask_efficiency.runs.path.walk import walk
 from dask_efficiency.runs.replay.changes import Changes, Speedup, changes, replays, speedups
 from dask_efficiency.runs.replay.replay import replay

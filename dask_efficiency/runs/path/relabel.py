@@ -9,9 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dask_efficiency.accounts.tables import MISSING
-from dask_efficiency.runs.path.kinds import KINDS, Kind
+from dask_efficiency.runs.path.kinds import CODES, KINDS, Kind, SegmentRow, Segments, TimeRange, overlaps, relabelled
 from dask_efficiency.runs.path.scope import Scope
-from dask_efficiency.runs.path.segments import CODES, SegmentRow, Segments, TimeRange, overlaps, relabelled
 from dask_efficiency.runs.trace.run_trace import RunTrace
 from dask_efficiency.runs.trace.schema import BLOCKED_BY, WorkerChange
 

@@ -95,9 +95,8 @@ from functools import cached_property
 import numpy as np
 
 from dask_efficiency.accounts.tables import MISSING, Int32, Int64
-from dask_efficiency.runs.path.kinds import Kind
+from dask_efficiency.runs.path.kinds import CODES, Kind, SegmentRow, Segments
 from dask_efficiency.runs.path.scope import Scope
-from dask_efficiency.runs.path.segments import CODES, SegmentRow, Segments
 from dask_efficiency.runs.trace.clients import ClientLog, Nested
 from dask_efficiency.runs.trace.run_causes import RunCauses, rows_by_value
 from dask_efficiency.runs.trace.run_trace import RunTrace

@@ -42,7 +42,7 @@ _NUMBER_AT_END = re.compile(r"(?:^|\s)(-?[0-9]{1,18})\s*$")
 #: 2 hours, longer than profiles.
 MAX_FROM_MEDIAN = 2 * 3600 * 1_000_000_000
 #: Reasons for which an event of a file cannot be read.
-UNREADABLE = ("no start", "no duration", "negative duration", "not an object", "an end after the year 2116")
+UNREADABLE_EVENTS = ("no start", "no duration", "negative duration", "not an object", "an end after the year 2116")
 #: Names of categories that a note lists, and that are counted apart.
 MAX_NAMED, MAX_COUNTED = 4, 100
 _NOTHING: Mapping[str, Any] = {}

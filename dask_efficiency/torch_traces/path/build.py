@@ -8,9 +8,17 @@ import numpy as np
 
 from dask_efficiency.accounts.tables import MISSING, Int32, Int64
 from dask_efficiency.torch_traces.kineto.trace import CALLS, GPU_WORK, Category, RankTrace
-from dask_efficiency.torch_traces.path.graph import EdgeKind, Edges, Nodes, Region, TorchGraph, joined
+from dask_efficiency.torch_traces.path.graph import (
+    CycleError,
+    EdgeKind,
+    Edges,
+    Nodes,
+    Region,
+    TorchGraph,
+    joined,
+    topological_ranks,
+)
 from dask_efficiency.torch_traces.path.inferred import inferred_syncs
-from dask_efficiency.torch_traces.path.ordering import CycleError, topological_ranks
 from dask_efficiency.torch_traces.path.region import ON_THREADS
 from dask_efficiency.torch_traces.path.roles import BLOCKING, call_kinds, events_matching
 from dask_efficiency.torch_traces.path.streams import NEVER, alone_in_queue, stream_work, work_edges

@@ -17,11 +17,20 @@ from dask_efficiency.accounts.tables import MISSING, Bool, Float64, Int64
 from dask_efficiency.torch_traces.kineto.numbers import first_with, mask_of
 from dask_efficiency.torch_traces.kineto.trace import RankTrace
 from dask_efficiency.torch_traces.path.collectives import CollectiveArrivals
-from dask_efficiency.torch_traces.path.graph import EdgeKind, Edges, Nodes, Region, TorchGraph, joined
+from dask_efficiency.torch_traces.path.graph import (
+    CycleError,
+    EdgeKind,
+    Edges,
+    Nodes,
+    Region,
+    TorchGraph,
+    before_any_cycle,
+    joined,
+    places_in,
+)
 from dask_efficiency.torch_traces.path.instants import Instants
 from dask_efficiency.torch_traces.path.lanes import rank_pairs
 from dask_efficiency.torch_traces.path.last_causes import last_causes
-from dask_efficiency.torch_traces.path.ordering import CycleError, before_any_cycle, places_in
 from dask_efficiency.torch_traces.path.speeds import TorchChanges, time_shares
 
 #: Nodes of a cycle that a message names (a few lines).

@@ -13,9 +13,8 @@ from dask_efficiency.accounts.tables import MISSING, Bool, Column, ColumnTable, 
 from dask_efficiency.torch_traces.kineto.execution import DataDependencies, ExecutionTrace
 from dask_efficiency.torch_traces.kineto.numbers import first_with, mask_of
 from dask_efficiency.torch_traces.kineto.trace import Category, RankTrace
-from dask_efficiency.torch_traces.path.graph import Region
+from dask_efficiency.torch_traces.path.graph import Region, before_any_cycle
 from dask_efficiency.torch_traces.path.lanes import rank_pairs
-from dask_efficiency.torch_traces.path.ordering import before_any_cycle
 
 
 @dataclass(frozen=True, slots=True, repr=False)

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dask_efficiency.accounts.tables import Bool, Int64
-from dask_efficiency.gpu.intervals import IntervalArrays, difference, union
+from dask_efficiency.gpu.intervals import IntervalArrays, difference, time_before, union
 from dask_efficiency.torch_traces.kineto.numbers import first_with, mask_of
 from dask_efficiency.torch_traces.kineto.trace import NAMED_BY_PROGRAMS, SAY_NOTHING, Category, RankTrace
 from dask_efficiency.torch_traces.path.collectives import CollectiveArrivals
@@ -68,15 +68,6 @@ def occupation_of(trace: RankTrace, offset: int, data_loading: Sequence[str]) ->
     known = ~np.isin(events.category, SAY_NOTHING)
     first = int(events.start[known].min()) if known.any() else 0
     return Occupation(compute, loading, exchanged, first + offset)
-
-
-def _time_before(intervals: IntervalArrays, at: Int64) -> Int64:
-    """Nanoseconds of a set before each instant."""
-    before = np.searchsorted(intervals.start, at, side="right")
-    total = np.concatenate([[0], np.cumsum(intervals.lengths)])[before]
-    ends = np.concatenate([[np.iinfo(np.int64).min], intervals.stop])[before]
-    begun: Int64 = np.where(ends > at, ends - at, 0)
-    return total - begun
 
 
 class LatenessCause(IntEnum):
@@ -139,10 +130,10 @@ def activities(
             (LatenessCause.DATA_LOADING, occupation.data_loading),
             (LatenessCause.COMMUNICATION, occupation.communication),
         ):
-            until = _time_before(intervals, start)
-            spent[rows, cause] = _time_before(intervals, stop) - until
+            until = time_before(intervals, start)
+            spent[rows, cause] = time_before(intervals, stop) - until
             unknown -= spent[rows, cause]
-            late_start -= _time_before(intervals, began) - until
+            late_start -= time_before(intervals, began) - until
         spent[rows, LatenessCause.LATE_START] = late_start
         spent[rows, LatenessCause.UNKNOWN] = unknown - late_start
     return spent

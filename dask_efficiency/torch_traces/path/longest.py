@@ -12,8 +12,7 @@ import numpy as np
 from dask_efficiency.accounts.tables import MISSING, Column, ColumnTable, Int8, Int32, Int64
 from dask_efficiency.torch_traces.kineto.numbers import mask_of
 from dask_efficiency.torch_traces.kineto.trace import KINETO_CATEGORIES, Category
-from dask_efficiency.torch_traces.path.graph import FLOW_CATEGORIES, EdgeKind, TorchGraph
-from dask_efficiency.torch_traces.path.ordering import topological_ranks
+from dask_efficiency.torch_traces.path.graph import FLOW_CATEGORIES, EdgeKind, TorchGraph, topological_ranks
 from dask_efficiency.torch_traces.path.roles import events_matching, gpu_collectives
 
 if TYPE_CHECKING:

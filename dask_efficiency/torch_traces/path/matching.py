@@ -19,7 +19,7 @@ from dask_efficiency.torch_traces.path.collectives import (
     Exchanges,
     exchanges_of,
 )
-from dask_efficiency.torch_traces.path.ordering import places_in
+from dask_efficiency.torch_traces.path.graph import places_in
 from dask_efficiency.torch_traces.path.sequences import NOWHERE, CollectiveOrder, aligned_places
 
 #: Receives considered for each send, before and after its end (a guess: pairs end within a few).

@@ -16,9 +16,9 @@ from dask_efficiency.torch_traces.kineto.trace import KinetoTrace
 from dask_efficiency.torch_traces.path.clocks import RankClocks, align_clocks, hosts_of
 from dask_efficiency.torch_traces.path.collectives import CollectiveArrivals, CollectiveKind, Collectives
 from dask_efficiency.torch_traces.path.lateness import LatenessCause, activities, excess, occupation_of, since_together
-from dask_efficiency.torch_traces.path.loading import DATA_LOADING
 from dask_efficiency.torch_traces.path.matching import match_collectives
 from dask_efficiency.torch_traces.path.region import steps_of
+from dask_efficiency.torch_traces.path.stalls import DATA_LOADING
 
 
 @dataclass(frozen=True, slots=True, repr=False)

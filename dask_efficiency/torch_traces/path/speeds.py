@@ -16,8 +16,8 @@ from dask_efficiency.torch_traces.kineto.numbers import mask_of
 from dask_efficiency.torch_traces.kineto.trace import CALLS, GPU_WORK, NAMED_BY_PROGRAMS
 from dask_efficiency.torch_traces.path.graph import EdgeKind, TorchGraph
 from dask_efficiency.torch_traces.path.lanes import rank_pairs
-from dask_efficiency.torch_traces.path.loading import loading_rows
 from dask_efficiency.torch_traces.path.roles import events_named, gpu_collectives
+from dask_efficiency.torch_traces.path.stalls import loading_rows
 
 #: Kinds of time that can be left out, and the meaning of that.
 WITHOUT = {

@@ -1,4 +1,4 @@
-"""Stalls for memory and data: time in calls that allocate or free memory, and in events that load data."""
+"""Stalls for memory and data: calls that allocate or free memory, and events that load data, with all within them."""
 
 from __future__ import annotations
 
@@ -8,12 +8,53 @@ from typing import NamedTuple
 import numpy as np
 
 from dask_efficiency.accounts.tables import MISSING, Int32, Int64
+from dask_efficiency.gpu.intervals import IntervalArrays, time_before
 from dask_efficiency.runs.path.kinds import KINDS, Kind
+from dask_efficiency.torch_traces.kineto.trace import SAY_NOTHING, Category
 from dask_efficiency.torch_traces.path.graph import TorchGraph
 from dask_efficiency.torch_traces.path.lanes import by_thread
-from dask_efficiency.torch_traces.path.loading import loading_rows
-from dask_efficiency.torch_traces.path.roles import ALLOCATES, call_kinds, sets_up
-from dask_efficiency.torch_traces.path.stretches import TorchStretches
+from dask_efficiency.torch_traces.path.roles import ALLOCATES, call_kinds, events_matching, sets_up
+from dask_efficiency.torch_traces.path.stretches import RawStretches, TorchStretches
+
+#: Pattern of the annotations with which PyTorch's loaders mark that a program takes its next batch.
+DATA_LOADING = (r"^enumerate\((DataLoader|DataPipe)\)",)
+
+_ON_THREADS = (Category.OPERATOR, Category.ANNOTATION, Category.PYTHON, *SAY_NOTHING)
+#: Kinds of a thread's time that become data loading within these events.
+_CPU = (KINDS.index(Kind.COMPUTE_CPU), KINDS.index(Kind.COMPUTE_NONCPU))
+
+
+def loading_rows(graph: TorchGraph) -> Int32:
+    """Rows of events on threads that load data, by the graph's patterns and PyTorch's own."""
+    wanted = events_matching(graph.trace, (*DATA_LOADING, *graph.data_loading))
+    return np.flatnonzero(wanted & np.isin(graph.trace.events.category, _ON_THREADS)).astype(np.int32)
+
+
+def with_loading(graph: TorchGraph, raw: RawStretches) -> RawStretches:
+    """Rename a thread's time within events that load data to ``data-loading``; that of no event becomes theirs."""
+    events = graph.trace.events
+    rows = loading_rows(graph)
+    rows = rows[(events.start[rows] < raw.bounds[-1]) & (events.stop[rows] > raw.bounds[0])]
+    if not len(rows):
+        return raw
+    raw = raw.cut(np.concatenate([events.start[rows], events.stop[rows]]))
+    kind, event = raw.kind.copy(), raw.event.copy()
+    candidates = np.flatnonzero(np.isin(kind, _CPU) & (raw.on_thread_of != MISSING))
+    for which, stretches in by_thread(events, rows, raw.on_thread_of[candidates]):
+        here, mine = candidates[stretches], rows[which]
+        mine = events.by_start(mine)
+        # the one that ends last of those that have begun
+        stop = events.stop[mine]
+        longest = np.maximum.accumulate(np.where(stop == np.maximum.accumulate(stop), np.arange(len(stop)), 0))
+        begun = np.searchsorted(events.start[mine], raw.bounds[here], side="right") - 1
+        here, begun = here[begun >= 0], begun[begun >= 0]
+        around = mine[longest[begun]]
+        within = events.stop[around] > raw.bounds[here]
+        here, around = here[within], around[within]
+        kind[here] = KINDS.index(Kind.DATA_LOADING)
+        event[here] = np.where(event[here] == MISSING, around, event[here])
+    return raw._replace(kind=kind, event=event)
+
 
 _MEMORY, _LOADING = KINDS.index(Kind.COMPUTE_NONCPU), KINDS.index(Kind.DATA_LOADING)
 
@@ -53,7 +94,8 @@ def _by_name(graph: TorchGraph, rows: Int32, kind: int, stretches: TorchStretche
     for which, here in by_thread(events, rows, on_path.event):
         mine = _outermost(graph, rows[which])
         kept.append(mine)
-        within.append(_within(events.start[mine], events.stop[mine], on_path.take(here)))
+        there = IntervalArrays(on_path.start[here], on_path.stop[here])
+        within.append(time_before(there, events.stop[mine]) - time_before(there, events.start[mine]))
     rows, path = np.concatenate(kept), np.concatenate(within)
     total = np.minimum(events.stop[rows], region.stop) - np.maximum(events.start[rows], region.start)
     names, which = np.unique(events.name[rows], return_inverse=True)
@@ -73,16 +115,3 @@ def _outermost(graph: TorchGraph, rows: Int32) -> Int64:
     outside = np.append(True, events.start[rows[1:]] >= reached[:-1])
     outer: Int64 = rows[outside].astype(np.int64)
     return outer
-
-
-def _within(start: Int64, stop: Int64, stretches: TorchStretches) -> Int64:
-    """Nanoseconds of disjoint stretches between pairs of instants."""
-    sums: Int64 = np.append(0, np.cumsum(stretches.stop - stretches.start)).astype(np.int64)
-
-    def until(at: Int64) -> Int64:
-        place = np.searchsorted(stretches.start, at, side="right")
-        excess = np.where(place > 0, np.maximum(stretches.stop[place - 1] - at, 0), 0) if len(stretches) else 0
-        added: Int64 = sums[place] - excess
-        return added
-
-    return until(stop) - until(start)

@@ -102,13 +102,12 @@ from dask_efficiency.accounts.tables import MISSING, Int8, Int32, Int64
 from dask_efficiency.runs.path.kinds import KINDS, Kind
 from dask_efficiency.torch_traces.kineto.trace import CALLS, Category
 from dask_efficiency.torch_traces.path.collectives import CollectiveArrivals
-from dask_efficiency.torch_traces.path.graph import TorchGraph, starts_and_stops
+from dask_efficiency.torch_traces.path.graph import TorchGraph, places_in, starts_and_stops
 from dask_efficiency.torch_traces.path.instants import Instants, stable_order
 from dask_efficiency.torch_traces.path.known import as_far_as_known
 from dask_efficiency.torch_traces.path.last_causes import last_causes
-from dask_efficiency.torch_traces.path.loading import with_loading
-from dask_efficiency.torch_traces.path.ordering import places_in
 from dask_efficiency.torch_traces.path.roles import own_kinds
+from dask_efficiency.torch_traces.path.stalls import with_loading
 from dask_efficiency.torch_traces.path.stretches import RawStretches, TorchStretches
 
 #: Events that can close a window on a thread.

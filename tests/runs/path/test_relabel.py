@@ -9,9 +9,8 @@ from benchmarks.simulated_cluster import EPOCH
 from benchmarks.simulated_traces import MS, SAMPLES, Graph, simulate
 from dask_efficiency import CriticalPath, RunTrace, critical_path
 from dask_efficiency.accounts.tables import MISSING
-from dask_efficiency.runs.path.kinds import KINDS, Kind
+from dask_efficiency.runs.path.kinds import KINDS, Kind, Segments
 from dask_efficiency.runs.path.relabel import loop_causes, relabel, without_workers
-from dask_efficiency.runs.path.segments import Segments
 from dask_efficiency.runs.trace.schema import BLOCKED_BY, Blocked, Runs, WorkerChange, WorkerEvents
 from tests.runs.path.test_walk import tiles
 from tests.runs.trace.samples import traces

@@ -12,8 +12,7 @@ from markupsafe import escape
 from benchmarks.simulated_traces import tiny, tree
 from dask_efficiency import CriticalPath, EfficiencyReport, critical_path
 from dask_efficiency.report.sections import report as report_sections
-from dask_efficiency.runs.path.kinds import KINDS, Kind
-from dask_efficiency.runs.path.segments import Segments
+from dask_efficiency.runs.path.kinds import KINDS, Kind, Segments
 from dask_efficiency.runs.sections import path as sections
 from dask_efficiency.runs.sections.by_kind import KIND_COLOURS, STEPS
 from dask_efficiency.runs.sections.path import to_dict

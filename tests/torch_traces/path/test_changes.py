@@ -22,8 +22,7 @@ from dask_efficiency.torch_traces.path.changes import (
     with_edges,
 )
 from dask_efficiency.torch_traces.path.collectives import CollectiveArrivals
-from dask_efficiency.torch_traces.path.graph import EdgeKind, TorchGraph
-from dask_efficiency.torch_traces.path.ordering import CycleError
+from dask_efficiency.torch_traces.path.graph import CycleError, EdgeKind, TorchGraph
 from dask_efficiency.torch_traces.path.speeds import TorchChanges, check_patterns
 from tests.torch_traces.path.programs import graph_of, rank_of, written
 from tests.torch_traces.path.samples import node, recorded, two_kernels

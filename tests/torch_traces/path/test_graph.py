@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dask_efficiency.torch_traces.path.ordering import topological_ranks
+from dask_efficiency.torch_traces.path.graph import topological_ranks
 
 #: Edges from higher to lower numbers, so that there is no cycle.
 acyclic = st.lists(st.tuples(st.integers(0, 9), st.integers(0, 9)).filter(lambda pair: pair[0] > pair[1]))
