@@ -50,7 +50,7 @@ class SimulatedCluster(ClusterParts):
         self.scheduler = VirtualScheduler(clock, self.loop, validate=job.validate)
         self.recorder = RunRecorder(clock, self.scheduler, workload)
         # Without a simulated network, the receivers' costs include the time of the bytes.
-        self.network = InstantNetwork(clock) if network is None else network.model(clock)
+        self.network = (network or InstantNetwork()).model(clock)
         #: By address: workers that are there, and all that ever were.
         self.workers: dict[str, VirtualWorker] = {}
         self.ever: dict[str, VirtualWorker] = {}

@@ -22,7 +22,7 @@ from dask_efficiency.simulation.engine.workload import Workload
 from dask_efficiency.simulation.model.cores import HostCores
 from dask_efficiency.simulation.model.ensemble import SimulationJob
 from dask_efficiency.simulation.model.events import EventHeap
-from dask_efficiency.simulation.model.topology import InstantNetwork, TopologyModel
+from dask_efficiency.simulation.model.topology import PlainModel, TopologyModel
 
 #: Nanoseconds between two batches of messages to the scheduler: as in Dask.
 TO_SCHEDULER = 2_000_000
@@ -65,7 +65,7 @@ class ClusterParts:
     job: SimulationJob
     costs: Costs
     tasks: TaskCosts
-    network: InstantNetwork | TopologyModel
+    network: PlainModel | TopologyModel
     #: The scheduler, its event loop, and its recorder.
     scheduler: VirtualScheduler
     loop: Loop

@@ -23,7 +23,7 @@ from dask_efficiency.simulation.model.thread_waits import (
     shares_of_others,
     waits_for_others,
 )
-from dask_efficiency.simulation.model.topology import Topology
+from dask_efficiency.simulation.model.topology import NetworkSpec
 from dask_efficiency.simulation.model.transfer_costs import TransferCosts, transfer_costs
 
 #: Quantile above which recorded costs include waiting for a core: where processes had a core each, and where they had
@@ -71,7 +71,7 @@ class Calibration:
 def calibrate(
     trace: RunTrace,
     gil: Mapping[str, float] | None = None,
-    network: Topology | None = None,
+    network: NetworkSpec | None = None,
     cores: Mapping[str, float] | None = None,
     *,
     others: bool = True,

@@ -22,7 +22,7 @@ from dask_efficiency.simulation.model.placement import (
     place_workers,
     read_hostfile_of,
 )
-from dask_efficiency.simulation.model.topology import Topology
+from dask_efficiency.simulation.model.topology import NetworkSpec, Topology, network_from_dict, network_to_dict
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +54,7 @@ class ClusterSpec:
     """
 
     workers: tuple[WorkerSpec, ...]
-    network: Topology | None = None
+    network: NetworkSpec | None = None
     speeds: Mapping[str, float] = field(default_factory=dict)
     config: Mapping[str, Any] = field(default_factory=dict)
     scheduler_host: str = ""
@@ -79,7 +79,7 @@ class ClusterSpec:
         for host, count in self.cores.items():
             if not 0 < count < inf:
                 raise ValueError(f"the host {host!r} has {count} cores; expected more than 0")
-        if self.network is not None:
+        if isinstance(self.network, Topology):
             for host in (*(worker.host for worker in self.workers), *filter(None, [self.scheduler_host])):
                 if self.network.host(host) is None:
                     raise UnknownNameError("host", host, [known.name for known in self.network.hosts], "the topology")
@@ -119,7 +119,7 @@ class ClusterSpec:
 
     def picture(self) -> str:
         """Draw the tree of switches and hosts of a topology, with the number of workers of each."""
-        if self.network is None:
+        if not isinstance(self.network, Topology):
             raise ValueError("expected a cluster from a file that describes its switches and links, for a picture")
         return draw_topology(self.network, self.workers, self.scheduler_host)
 
@@ -149,7 +149,7 @@ class ClusterSpec:
             raise ValueError(f"expected at least 1 worker, got {n!r}")
         workers, speeds, cores = self.workers[:n], dict(self.speeds), dict(self.cores)
         more = n - len(workers)
-        if self.network is not None:
+        if isinstance(self.network, Topology):
             workers = add_to_hosts(self.network, workers, more)
             speeds |= _speeds(self.network, workers[len(self.workers) :])
         else:
@@ -188,7 +188,7 @@ class ClusterSpec:
         hosts = {worker.host for worker in self.workers}
         return self.scheduler_host or (hosts.pop() if len(hosts) == 1 else "")
 
-    def with_network(self, network: Topology | None) -> Self:
+    def with_network(self, network: NetworkSpec | None) -> Self:
         """Change the network between the hosts; None is the recorded one.
 
         A topology has the hosts of all workers, by name or address.
@@ -222,7 +222,7 @@ class ClusterSpec:
                 {name: getattr(worker, name) for name in _WORKER} | {"resources": dict(worker.resources)}
                 for worker in self.workers
             ],
-            "network": None if self.network is None else self.network.to_dict(),
+            "network": None if self.network is None else network_to_dict(self.network),
             "speeds": dict(self.speeds),
             "config": dict(self.config),
             "scheduler_host": self.scheduler_host,
@@ -233,7 +233,7 @@ class ClusterSpec:
     def from_dict(cls, given: Mapping[str, Any]) -> Self:
         """Read the data of :meth:`to_dict`."""
         workers = tuple(WorkerSpec(**worker) for worker in given["workers"])
-        network = None if given["network"] is None else Topology.from_dict(given["network"])
+        network = None if given["network"] is None else network_from_dict(given["network"])
         return cls(**{**given, "workers": workers, "network": network})
 
 

@@ -43,7 +43,7 @@ class Placement:
     def fullest_link(self) -> tuple[str, float] | None:
         """Link that moves bytes for the largest share of the makespan, and that share; None without a topology."""
         topology, seconds = self.prediction.cluster.network, self.makespan_seconds
-        if topology is None:
+        if not isinstance(topology, Topology):
             return None
         loads = link_loads(topology, moved_between_hosts(self.prediction.trace))
         return (loads[0].name, loads[0].seconds / seconds) if loads and seconds else None

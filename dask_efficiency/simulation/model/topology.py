@@ -1,13 +1,13 @@
-"""Networks, which move bytes in virtual time: topologies of hosts, switches and links, or none that takes time."""
+"""Networks, which move bytes in virtual time: plain ones, and topologies of hosts, switches and links."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from heapq import heappop, heappush
 from math import inf
-from typing import Any, Self
+from typing import Any, Self, TypeAlias
 
 from dask_efficiency.simulation.model.events import EventHeap
 from dask_efficiency.simulation.model.max_min import Path, SharedLinks
@@ -16,15 +16,43 @@ from dask_efficiency.simulation.model.max_min import Path, SharedLinks
 Arrived = Callable[[], object]
 
 
+@dataclass(frozen=True, slots=True)
 class InstantNetwork:
-    """Network at work on which bytes take no time, in the virtual time of one simulation."""
+    """Network on which bytes take no time."""
 
-    def __init__(self, clock: EventHeap) -> None:
-        self._clock = clock
+    def model(self, clock: EventHeap) -> PlainModel:
+        """Make the network at work."""
+        return PlainModel(clock, 0.0, 0)
+
+
+@dataclass(frozen=True, slots=True)
+class ConstantNetwork:
+    """Network on which every transfer has the same bandwidth, in bytes a second, whatever else is under way."""
+
+    bandwidth: float
+    #: From a message's start to its first byte.
+    latency_seconds: float = 0.0
+
+    def __post_init__(self) -> None:
+        if not 0 < self.bandwidth < inf:
+            raise ValueError(f"expected a bandwidth above 0 bytes a second, got {self.bandwidth!r}")
+        if not 0 <= self.latency_seconds < inf:
+            raise ValueError(f"expected a latency of at least 0 s, got {self.latency_seconds!r}")
+
+    def model(self, clock: EventHeap) -> PlainModel:
+        """Make the network at work."""
+        return PlainModel(clock, 1e9 / self.bandwidth, round(1e9 * self.latency_seconds))
+
+
+class PlainModel:
+    """Plain network at work, in the virtual time of one simulation."""
+
+    def __init__(self, clock: EventHeap, ns_a_byte: float, latency: int) -> None:
+        self._clock, self._ns_a_byte, self._latency = clock, ns_a_byte, latency
 
     def transfer(self, source: str, destination: str, nbytes: int, arrived: Arrived) -> None:
         """Send bytes from one host to another."""
-        self._clock.at(self._clock.now, arrived)
+        self._clock.at(self._clock.now + self._latency + round(nbytes * self._ns_a_byte), arrived)
 
     def delay(self, source: str, destination: str) -> int:
         """Nanoseconds that a small message takes in addition to the recorded ones."""
@@ -175,13 +203,9 @@ class Topology:
         """Make the network at work."""
         return TopologyModel(self, clock)
 
-    def to_dict(self) -> dict[str, Any]:
-        """Convert to plain data."""
-        return {name: value for name, value in asdict(self).items() if name != "_routes"}
-
     @classmethod
-    def from_dict(cls, given: Mapping[str, Any]) -> Self:
-        """Read the data of :meth:`to_dict`."""
+    def from_parts(cls, **given: Any) -> Self:
+        """Read the data of :func:`network_to_dict`, without its kind."""
         links = tuple(Cable(**{**link, "ends": tuple(link["ends"])}) for link in given["links"])
         hosts = tuple(Host(**host) for host in given["hosts"])
         return cls(hosts, tuple(given["switches"]), links, given["payload"])
@@ -265,3 +289,24 @@ class TopologyModel:
                 path = self._loopbacks.get(self._topology.known_host(source).name, ())
             way = self._ways[source, destination] = path, round(1e9 * route.latency_seconds)
         return way
+
+
+#: Description of a network: an immutable value.
+NetworkSpec: TypeAlias = InstantNetwork | ConstantNetwork | Topology
+
+_KINDS: dict[str, type[NetworkSpec]] = {"instant": InstantNetwork, "constant": ConstantNetwork, "topology": Topology}
+
+
+def network_to_dict(network: NetworkSpec) -> dict[str, Any]:
+    """Describe a network as plain data, with its kind."""
+    (kind,) = (kind for kind, of_kind in _KINDS.items() if isinstance(network, of_kind))
+    return {"kind": kind, **{name: value for name, value in asdict(network).items() if name != "_routes"}}
+
+
+def network_from_dict(described: dict[str, Any]) -> NetworkSpec:
+    """Read a description of a network, with its kind."""
+    given = dict(described)
+    kind = given.pop("kind", None)
+    if kind not in _KINDS:
+        raise ValueError(f"expected the kind of a network, of {sorted(_KINDS)}, got {kind!r}")
+    return Topology.from_parts(**given) if kind == "topology" else _KINDS[kind](**given)

@@ -10,16 +10,16 @@ import numpy as np
 from dask_efficiency.accounts.tables import MISSING, Float64, Int64
 from dask_efficiency.runs.trace.run_trace import RunTrace, WorkerSpec
 from dask_efficiency.simulation.model.events import EventHeap
-from dask_efficiency.simulation.model.topology import Topology
+from dask_efficiency.simulation.model.topology import NetworkSpec, Topology
 
 
-def has_hosts(network: Topology | None, workers: Sequence[WorkerSpec]) -> bool:
+def has_hosts(network: NetworkSpec | None, workers: Sequence[WorkerSpec]) -> bool:
     """True if a network has the hosts of all workers, by name or address."""
-    return network is not None and all(network.host(worker.host) is not None for worker in workers)
+    return isinstance(network, Topology) and all(network.host(worker.host) is not None for worker in workers)
 
 
 def arrivals_on(
-    network: Topology, workers: Sequence[WorkerSpec], sender: Int64, receiver: Int64, start: Int64, nbytes: Int64
+    network: NetworkSpec, workers: Sequence[WorkerSpec], sender: Int64, receiver: Int64, start: Int64, nbytes: Int64
 ) -> Int64:
     """Send recorded messages over a network in virtual time; returns their instants of arrival in nanoseconds."""
     clock = EventHeap(int(start.min()))
@@ -73,7 +73,7 @@ class TransferCosts:
         return float(message + results * result + nbytes * byte)
 
 
-def transfer_costs(trace: RunTrace, network: Topology | None = None) -> TransferCosts:
+def transfer_costs(trace: RunTrace, network: NetworkSpec | None = None) -> TransferCosts:
     """Fit the costs of a recorded run's transfers; without the network's, if the run was recorded on this network."""
     took, parts, moving = _observations(trace, network)
     # Even if the network's description is wrong, something else took time, too.
@@ -85,7 +85,7 @@ def transfer_costs(trace: RunTrace, network: Topology | None = None) -> Transfer
     return TransferCosts(latency, message, result, byte, byte_with_network, factors)
 
 
-def _observations(trace: RunTrace, network: Topology | None) -> tuple[Float64, Float64, Float64]:
+def _observations(trace: RunTrace, network: NetworkSpec | None) -> tuple[Float64, Float64, Float64]:
     """Measure stretches in which a worker waited for messages: time; parts, shape (n, 4); time of the network."""
     transfers = trace.transfers
     known = transfers.arrived & (transfers.start != MISSING) & (transfers.stop > transfers.start)

@@ -16,7 +16,7 @@ from dask_efficiency.runs.trace.files import load_trace
 from dask_efficiency.runs.trace.run_trace import WorkerSpec
 from dask_efficiency.simulation.model.cluster import ClusterSpec
 from dask_efficiency.simulation.model.placement import PlacementError
-from dask_efficiency.simulation.model.topology import Host, Topology
+from dask_efficiency.simulation.model.topology import ConstantNetwork, Host, Topology
 from tests.simulation.topologies import MBIT, star, topologies
 
 RECORDED = Path(__file__).parents[2] / "data" / "traces" / "everything.trace"
@@ -153,8 +153,7 @@ def test_a_file_alone_fills_every_slot_and_a_hostfile_places_the_workers(tmp_pat
     found = [(worker.name, worker.address) for worker in cluster.workers]
     assert found == [("pc-0", "tcp://pc:40000"), ("pc-1", "tcp://pc:40001")]
     assert cluster.speeds == {"pc-0": 2.0, "pc-1": 2.0}
-    placed = ClusterSpec.from_file(file, hostfile(tmp_path, "pc"))
-    assert placed.workers == cluster.workers[:1]
+    assert ClusterSpec.from_file(file, hostfile(tmp_path, "pc")).workers == cluster.workers[:1]
 
 
 @pytest.mark.parametrize(
@@ -180,7 +179,7 @@ def test_a_cluster_travels_as_json(topology: Topology, data: st.DataObject) -> N
     workers = tuple(
         WorkerSpec(f"w{i}", f"tcp://{host}:{i}", host, i + 1, 10**9, {"GPU": 1.0}) for i, host in enumerate(hosts)
     )
-    network = data.draw(st.sampled_from([None, topology]))
+    network = data.draw(st.sampled_from([None, ConstantNetwork(1e8, 1e-3), topology]))
     config, cores = {"distributed.worker.x": 1.1}, {hosts[0]: 0.5}
     cluster = ClusterSpec(workers, network, {"w0": 0.5}, config, hosts[0], cores)
     assert ClusterSpec.from_dict(json.loads(json.dumps(cluster.to_dict()))) == cluster

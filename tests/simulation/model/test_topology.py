@@ -1,5 +1,8 @@
 import json
+from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
+from math import inf, nan
 from typing import Any
 
 import pytest
@@ -10,9 +13,13 @@ from dask_efficiency.simulation.model.events import EventHeap
 from dask_efficiency.simulation.model.topology import (
     ETHERNET_PAYLOAD,
     Cable,
+    ConstantNetwork,
     Host,
+    InstantNetwork,
     Topology,
     TopologyError,
+    network_from_dict,
+    network_to_dict,
 )
 from tests.simulation.topologies import MBIT, arrivals, topologies
 
@@ -115,10 +122,23 @@ def test_an_impossible_topology_is_refused_by_name(changed: dict[str, Any], wron
     assert wrong in str(caught.value)
 
 
-@given(topologies())
+@given(topologies() | st.sampled_from([InstantNetwork(), ConstantNetwork(1e8, 1e-3)]))
 @settings(max_examples=30)
-def test_a_topology_travels_as_json(network: Topology) -> None:
-    assert Topology.from_dict(json.loads(json.dumps(network.to_dict()))) == network
+def test_a_network_travels_as_json(network: Topology) -> None:
+    assert network_from_dict(json.loads(json.dumps(network_to_dict(network)))) == network
+
+
+@pytest.mark.parametrize(
+    ("make", "wrong"),
+    [
+        (lambda: network_from_dict({"kind": "ether"}), "expected the kind of a network.*'topology'.*got 'ether'"),
+        *((partial(ConstantNetwork, wrong), "a bandwidth above 0") for wrong in (0.0, -1.0, nan, inf)),
+        (lambda: ConstantNetwork(1e8, -1), "a latency of at least 0 s, got -1"),
+    ],
+)
+def test_an_impossible_plain_network_is_refused(make: Callable[[], Any], wrong: str) -> None:
+    with pytest.raises(ValueError, match=wrong):
+        make()
 
 
 @given(topologies(), st.data())

@@ -10,7 +10,7 @@ from benchmarks.simulated_traces import MS, tree
 from dask_efficiency.runs.trace.files import load_trace
 from dask_efficiency.runs.trace.run_trace import RunTrace, WorkerSpec
 from dask_efficiency.runs.trace.schema import Transfers
-from dask_efficiency.simulation.model.topology import Host, Topology
+from dask_efficiency.simulation.model.topology import ConstantNetwork, Host, Topology
 from dask_efficiency.simulation.model.transfer_costs import arrivals_on, has_hosts, transfer_costs
 from tests.runs.trace.samples import damaged_traces
 from tests.simulation.model.test_cluster import RECORDED
@@ -40,6 +40,7 @@ def test_recorded_messages_share_the_network_as_they_did() -> None:
     assert there / MS == pytest.approx([205.0, 205.0, 400.0])
     assert has_hosts(lab(MBIT), WORKERS)  # by their addresses
     assert not has_hosts(lab(MBIT), (replace(WORKERS[0], host="elsewhere"),))
+    assert not has_hosts(ConstantNetwork(1e8), WORKERS)
     assert not has_hosts(None, WORKERS)
 
 

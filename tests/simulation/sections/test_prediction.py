@@ -8,6 +8,7 @@ from dask_efficiency import ClusterSpec, simulate
 from dask_efficiency.show.finding import MAX_HEADLINE
 from dask_efficiency.show.terminal import plain
 from dask_efficiency.simulation import Prediction
+from dask_efficiency.simulation.model.topology import ConstantNetwork
 from dask_efficiency.simulation.sections.prediction import (
     certainty,
     context,
@@ -22,7 +23,6 @@ from dask_efficiency.simulation.sections.prediction import (
 )
 from tests.simulation.fake_engine import FakeEngine, recorded
 from tests.simulation.simulation_samples import elsewhere, predicted, simulated_by
-from tests.simulation.topologies import star
 
 
 def simulated(seeds: int = 4, **changes: Any) -> Prediction:
@@ -61,7 +61,7 @@ def test_a_run_without_changes_is_as_it_was() -> None:
 
 def test_changes_are_in_the_headline() -> None:
     cluster = ClusterSpec.from_trace(recorded()).with_config({"distributed.scheduler.worker-saturation": 2.0})
-    cluster = cluster.with_network(star(sorted({worker.host for worker in cluster.workers}), 1e9))
+    cluster = cluster.with_network(ConstantNetwork(1e9))
     found = simulated(seeds=2, cluster=cluster, without=["transfer"], speed_up={"sum": 2.0})
     changes = "without transfer with sum 2x as fast over its own network with worker-saturation=2.0"
     assert where(found) == f"On 4 workers of 2 threads {changes}"
