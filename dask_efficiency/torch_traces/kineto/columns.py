@@ -78,24 +78,14 @@ _ARGUMENTS: tuple[tuple[Bool, Mapping[str, Sequence[str]]], ...] = (
     (_which(Category), {"external": ("External id", "external id")}),
     (_ASKED_FOR | _ARE_CALLS, {"correlation": ("correlation",)}),
     (_ARE_CALLS, {"cbid": ("cbid",)}),
-    (
-        _ON_CPU,
-        {
-            "sequence": ("Sequence number",),
-            "forward_thread": ("Fwd thread id",),
-            "record_function": ("Record function id",),
-        },
-    ),
+    (_ON_CPU, {"record_function": ("Record function id",)}),
     (_GPU_EVENTS, {"device": ("device",), "stream": ("stream",)}),
     (_which((Category.COPY, Category.FILL)), {"nbytes": ("bytes",)}),
     (
         _which((Category.SYNC,)),
         {"recorded_by": ("wait_on_cuda_event_record_corr_id",), "recorded_stream": ("wait_on_stream",)},
     ),
-    (
-        _COLLECTIVES,
-        {"group_size": ("Group size",), "elements_in": ("In msg nelems",), "elements_out": ("Out msg nelems",)},
-    ),
+    (_COLLECTIVES, {"elements_in": ("In msg nelems",), "elements_out": ("Out msg nelems",)}),
 )
 
 

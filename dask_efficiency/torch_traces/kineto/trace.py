@@ -89,9 +89,6 @@ class Events(ColumnTable):
     call: Int32
     #: "External id", in common to an operator and its calls.
     external: Int64
-    #: "Sequence number", in common to an operator and its backward, and "Fwd thread id".
-    sequence: Int64
-    forward_thread: Int64
     #: "Record function id", the ``rf_id`` of an operator in an execution trace.
     record_function: Int64
     #: Function of CUDA, in CUPTI's numbers.
@@ -104,7 +101,6 @@ class Events(ColumnTable):
     #: Of a collective: position in :attr:`RankTrace.names` of its name and of its process group; elements in and out.
     collective: Int32
     group: Int32
-    group_size: Int32
     elements_in: Int64
     elements_out: Int64
     #: Position in :attr:`RankTrace.names` of the type of its elements.

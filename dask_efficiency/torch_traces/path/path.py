@@ -21,8 +21,8 @@ from dask_efficiency.torch_traces.path import longest as tables
 from dask_efficiency.torch_traces.path.build import build_graph
 from dask_efficiency.torch_traces.path.changes import Rewired, retimed, unchanged, with_changes, with_edges
 from dask_efficiency.torch_traces.path.data_flow import DataFlow, data_flow
-from dask_efficiency.torch_traces.path.findings import Grounds, grounds_of, parts
 from dask_efficiency.torch_traces.path.graph import TorchGraph
+from dask_efficiency.torch_traces.path.known import Grounds, grounds_of
 from dask_efficiency.torch_traces.path.ranks import JobRanks, job_ranks
 from dask_efficiency.torch_traces.path.region import TorchQuestion, find_region
 from dask_efficiency.torch_traces.path.repairs import repaired
@@ -261,7 +261,10 @@ class TorchCriticalPath(Shown):
 
     @cached_property
     def _parts(self) -> list[PathPart]:
-        return parts(self) if self.window_seconds else []
+        if not self.window_seconds:
+            return []
+        parts: list[PathPart] = late("dask_efficiency.torch_traces.path.findings:parts")(self)
+        return parts
 
     def gpu_seconds_during(self, kind: Kind) -> float:
         """Seconds of the path's time of a kind in which the GPUs of its rank were at work."""

@@ -11,7 +11,8 @@ from dask_efficiency.show.finding import MAX_HEADLINE, MAX_TITLE, Basis, Finding
 from dask_efficiency.torch_traces import critical_path as torch_critical_path
 from dask_efficiency.torch_traces.kineto.trace import KinetoTrace
 from dask_efficiency.torch_traces.path import findings
-from dask_efficiency.torch_traces.path.findings import BETTER, MEMBERS, ON_CPU, TITLES, Grounds, parts
+from dask_efficiency.torch_traces.path.findings import BETTER, MEMBERS, ON_CPU, TITLES, parts
+from dask_efficiency.torch_traces.path.known import Grounds
 from dask_efficiency.torch_traces.path.stretches import in_figures
 from dask_efficiency.torch_traces.sections import improvements
 from tests.torch_traces.path.jobs import MILLISECOND, Plan, job, plans
