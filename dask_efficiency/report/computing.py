@@ -2,23 +2,33 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 
 from dask_efficiency.accounts.buckets import Bucket
 from dask_efficiency.accounts.lines import NATIVE, PYTHON, Stack, is_the_users, place_of
-from dask_efficiency.report.bounds import without_others
+from dask_efficiency.accounts.waits import LOCK, THREAD
+from dask_efficiency.report.bounds import CORE, without_others
+from dask_efficiency.report.conditions import Conditions
 from dask_efficiency.report.culprits import lost_stacks, senders
-from dask_efficiency.report.kinds import BESIDE, page_of
+from dask_efficiency.report.kinds import BESIDE, FOR_LOCKS, holds_any, page_of, shares_cores
 from dask_efficiency.report.model import EfficiencyReport
 from dask_efficiency.report.recipes import recipe_for
 from dask_efficiency.report.stacks import exact_stacks, exact_times
-from dask_efficiency.show.figures import format_share, name_of, sentence
-from dask_efficiency.show.finding import KNOWN, Finding
+from dask_efficiency.show.figures import format_count, format_share, name_of, sentence
+from dask_efficiency.show.finding import KNOWN, MOST, Finding
 
 #: Kind of the finding.
 COMPUTING = "computing"
+#: Kind of the finding of any other code that keeps threads busy.
+BUSY, LOADING = "busy", "loading"
+#: Names of functions that read or load, and of tasks.
+READS = re.compile(r"read|load|open|decompress|getitem", re.IGNORECASE)
+#: Share of the time of such code that is taken to be in vain, to rank it; and share of its time below which waiting for
+#: the GIL in it needs no finding of its own. By judgement.
+MAY_GO, LITTLE = 0.1, 0.25
 #: Causes of waiting that threads have as others compute likewise: these take turns with them.
 _TURNS = ("gil", "core")
 #: Share of all thread time from which what computes is worth a finding: then its cure may spare most of a run. By
@@ -32,7 +42,7 @@ UNDER_GIL_AT_LEAST = 0.25
 GIL = "thread-noncpu/gil"
 
 
-def computing(report: EfficiencyReport) -> tuple[Finding | None, frozenset[str]]:
+def computing(report: EfficiencyReport, facts: Conditions) -> tuple[Finding | None, frozenset[str]]:
     """Finding of what threads computed under the GIL, if that is much of all thread time.
 
     It has the recipe for what computes, if there is one; otherwise it is of Python in the user's own functions. Also
@@ -59,8 +69,70 @@ def computing(report: EfficiencyReport) -> tuple[Finding | None, frozenset[str]]
         return None, frozenset()
     holders = lost_stacks(report).get(GIL, ())
     held_by_it = sum(ns for stack, ns in holders if recipe.fits(stack))
-    found = replace(found, title=recipe.title, advice=recipe.advice, page=recipe.page)
+    advice = found.advice if holds_any(recipe.unless_fact, facts) else recipe.advice
+    found = replace(found, title=recipe.title, advice=advice, page=recipe.page)
     return found, frozenset({GIL} if 2 * held_by_it > sum(ns for _, ns in holders) else ())
+
+
+def busy(report: EfficiencyReport, facts: Conditions) -> tuple[Finding | None, frozenset[str]]:
+    """Finding of one function of the user's, or else of tasks of one prefix, that took most of all thread time.
+
+    Whether it can take less is not known, so it counts little beside what can be saved. Also returns the kinds of
+    losses that it explains: waiting for the cores that it computes on, and for the GIL where that is little beside it.
+    """
+    in_library = facts.places.get(LOCK) == THREAD
+    waits = [row for row in exact_stacks(report) if row.bucket == Bucket.THREAD_NONCPU]
+    rows = [(prefix, stack, ns) for prefix, _, stack, ns in _computed(report) if stack]
+    # Its own threads compute meanwhile.
+    rows += [(row.prefix, row.stack, row.ns) for row in waits if in_library and row.cause == LOCK]
+    functions, prefixes = Counter[str](), Counter[str]()
+    for prefix, stack, ns in rows:
+        functions[_own_function(stack)] += ns
+        prefixes[prefix] += ns
+    function, prefix = (max(names, key=names.__getitem__, default="") for names in (functions, prefixes))
+
+    def fits(prefix_of: str, stack: Stack) -> bool:
+        return _own_function(stack) == function if function else prefix_of == prefix
+
+    there = [(stack, ns) for of, stack, ns in rows if fits(of, stack)]
+    held = sum(ns for _, ns in there)
+    waited: Counter[str] = Counter()
+    for row in waits:
+        waited[row.cause] += row.ns if fits(row.prefix, row.stack) else 0
+    # Of more, the threads of a library have the cores.
+    takes_turns = shares_cores(facts) and waited["core"] <= max(1.0, facts.threads / facts.cores - 1.0) * held
+    whole = report.thread_seconds * 1e9
+    share = (held + (waited["core"] if takes_turns else 0)) / whole if whole else 0.0
+    if share < MOST:
+        return None, frozenset()
+    kind = LOADING if sum(ns for stack, ns in there if reads(stack)) > MOST * held or READS.search(prefix) else BUSY
+    where = f"{format_share(share)} of all thread time: {_where_busy(report, prefix, there)}"
+    evidence = {"share_of_thread_time": share, KNOWN: MAY_GO * share * report.wall_clock_seconds}
+    words = BESIDE[kind]
+    found = Finding(kind, words.title, where, advice=words.advice, page=page_of(kind), evidence=evidence)
+    explained = {CORE: takes_turns, GIL: waited["gil"] < LITTLE * held, FOR_LOCKS: in_library}
+    return found, frozenset(kind for kind, is_explained in explained.items() if is_explained)
+
+
+def _where_busy(report: EfficiencyReport, prefix: str, rows: Iterable[tuple[Stack, int]]) -> str:
+    """The user's own function and line of most of the time, or the line that sent the tasks, with these."""
+    skew, line = report.skew.get(prefix), report.computed_by.get(prefix, "")
+    tasks = f"{format_count(skew.count, 'task') if skew is not None else 'tasks'} of {name_of(prefix)}"
+    if own := own_line(rows):
+        return f"{own} ({tasks})"
+    return f"{tasks}, computed by {sentence(line)}" if line else tasks
+
+
+def reads(stack: Stack) -> bool:
+    """True if the user's own code there, or what it calls, reads or loads by its name."""
+    own = max((i for i, frame in enumerate(stack) if is_the_users(frame.file)), default=0)
+    return any(READS.search(frame.function) for frame in stack[own:])
+
+
+def _own_function(stack: Stack) -> str:
+    """The user's own innermost function, with its file; empty without one."""
+    own = next((frame for frame in reversed(stack) if is_the_users(frame.file)), None)
+    return f"{own.function} {own.file}" if own is not None else ""
 
 
 def _of_rows(

@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
 
 from dask_efficiency.accounts.buckets import HELD, Bucket, cause_name
-from dask_efficiency.accounts.lines import Stack, is_the_users
 from dask_efficiency.accounts.metered import AGAIN, FILES, KEPT_OPEN, ONCE, READ, SIZE
 from dask_efficiency.accounts.rows import OTHER
-from dask_efficiency.report.computing import own_line
-from dask_efficiency.report.culprits import senders
+from dask_efficiency.report.computing import own_line, reads
 from dask_efficiency.report.kinds import BESIDE, page_of
 from dask_efficiency.report.model import EfficiencyReport
 from dask_efficiency.report.stacks import exact_stacks
 from dask_efficiency.report.values import MeteredRow
-from dask_efficiency.show.figures import format_bytes, format_share, sentence
+from dask_efficiency.show.figures import format_bytes, format_share, name_of, sentence
 from dask_efficiency.show.finding import KNOWN, Finding
 
 _READS_AGAIN = "reads-again"
@@ -33,7 +30,6 @@ _ELSEWHERE = [cause_name(Bucket.THREAD_NONCPU, cause) for cause in ("network", "
 #: Share of all bytes from which a prefix reads; and of the time of such prefixes that must be in functions that read by
 #: their names, for these to be all that read. By judgement.
 NAMED = 0.1
-_READS = re.compile(r"read|load|open|decompress|getitem", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +90,7 @@ def read_again(report: EfficiencyReport) -> Finding | None:
         held += report.by_prefix[prefix].ns(*HELD)
         elsewhere += sum(report.causes_by_prefix.get(prefix, {}).get(name, 0) for name in _ELSEWHERE)
     rows = [(row.stack, row.ns, row.cause) for row in exact_stacks(report) if row.prefix in prefixes and row.stack]
-    reading = [(stack, ns) for stack, ns, cause in rows if cause == "file" or _reads(stack)]
+    reading = [(stack, ns) for stack, ns, cause in rows if cause == "file" or reads(stack)]
     place = own_line(reading)
     if sum(ns for _, ns in reading) < NAMED * held:  # as in functions of C
         place = own_line((stack, ns) for stack, ns, _ in rows)
@@ -102,17 +98,13 @@ def read_again(report: EfficiencyReport) -> Finding | None:
     share = min(sum(ns for _, ns in reading) / 1e9 / report.thread_seconds, 1.0)
     if share < WORTH_READING or elsewhere > ELSEWHERE * held:
         return None
-    (line, _), *_ = senders(report, read.by_prefix).most_common(1)
+    (prefix, _), *_ = read.by_prefix.most_common(1)
+    line = report.computed_by.get(prefix, "")
+    place = place or f"tasks of {name_of(prefix)}" + (f", computed by {sentence(line)}" if line else "")
     what = f"{format_bytes(read.by_prefix.total())} of files of {format_bytes(read.sizes)}, {times:.0f} times"
-    where = f"{what}, for {format_share(share)} of all thread time: {place or sentence(line)}".removesuffix(": ")
+    where = f"{what}, for {format_share(share)} of all thread time: {place}"
     evidence = {"times": times, "share_of_thread_time": share}
     evidence[KNOWN] = (1.0 - 1.0 / times) * share * report.thread_seconds / report.mean_threads
     # With less to read, less of it waits for cores, too, whoever has these.
     kind = BESIDE[_READS_AGAIN]
     return Finding(_READS_AGAIN, kind.title, where, advice=kind.advice, page=page_of(_READS_AGAIN), evidence=evidence)
-
-
-def _reads(stack: Stack) -> bool:
-    """True if what the user's own code calls there reads, by its name."""
-    own = max((i for i, frame in enumerate(stack) if is_the_users(frame.file)), default=-1)
-    return any(_READS.search(frame.function) for frame in stack[own + 1 :])

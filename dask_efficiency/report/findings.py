@@ -12,7 +12,7 @@ from dask_efficiency.accounts.metered import of_shuffles
 from dask_efficiency.accounts.waits import CLUSTER, SHUFFLE
 from dask_efficiency.report.blocks import FOR_SCHEDULER, stacks_beside_tasks
 from dask_efficiency.report.bounds import CORE, OF_CURE, bounded_saving, kept_promise, largest_saving
-from dask_efficiency.report.computing import COMPUTING, GIL, computing
+from dask_efficiency.report.computing import COMPUTING, GIL, busy, computing
 from dask_efficiency.report.conditions import NOTHING_KNOWN, Conditions, conditions_of
 from dask_efficiency.report.culprits import find_culprits, lost_prefixes, lost_stacks, senders
 from dask_efficiency.report.cures import tasks_by_prefix, with_recipe
@@ -24,6 +24,7 @@ from dask_efficiency.report.kinds import (
     FOR_CLUSTER,
     OF_SMALL_TASKS,
     OF_WAITING,
+    holds_any,
     page_of,
     shares_cores,
     words_of,
@@ -34,7 +35,7 @@ from dask_efficiency.report.messages import EXPLAINS, Told, fetched_text, heavy_
 from dask_efficiency.report.model import EfficiencyReport
 from dask_efficiency.report.places import place_of_loss
 from dask_efficiency.report.shuffling import shuffling
-from dask_efficiency.report.turnover import first_request
+from dask_efficiency.report.turnover import came_and_went, first_request
 from dask_efficiency.report.values import ALL, BOUNDS, DASK_ACTIVITIES, Culprit, Saved
 from dask_efficiency.report.wall_clock import (
     NO_WORKERS,
@@ -99,7 +100,7 @@ def find(report: EfficiencyReport) -> tuple[Finding, ...]:
     least = WORTH_FINDING * report.wall_clock_seconds
     found = [*_losses(report), *_slow_workers(report), *_repeats(report), *_elsewhere(report), *_gpus(report)]
     facts = conditions_of(report)
-    computed, explained = computing(report)
+    computed, explained = computing(report, facts)
     shuffled, read = shuffling(report), read_again(report)
     if (
         read is not None and computed is not None and computed.page == page_of(COMPUTING)
@@ -110,6 +111,11 @@ def find(report: EfficiencyReport) -> tuple[Finding, ...]:
     much = [one for one in (computed, shuffled, read) if one is not None]
     if much and shares_cores(facts):  # that is what the cores are busy with
         explained |= _kept_busy(report, facts, computed, read)
+    if not much:
+        most, explained = busy(report, facts)
+        much = [most] if most is not None else []
+    if any(one.kind == OF_GRAPH for one in found) and holds_any(("many-small",), facts):
+        explained |= {"small-tasks"}  # computed together, these are few graphs
     found = [*(one for one in found if one.kind not in explained), *much]
     beside = told_beside(report, facts.memory)
     found += [_beside(kind, where=where, evidence=facts.memory.evidence) for kind, where in beside]
@@ -426,7 +432,14 @@ def _elsewhere(report: EfficiencyReport) -> list[Finding]:
 def wall_clock_finding(report: EfficiencyReport, what: str, seconds: float) -> Finding:
     """Finding of time without any worker, or of the client's own time."""
     if what == NO_WORKERS:
-        return _bounded(_beside("no-workers", where=first_request(report.arrivals)), seconds)
+        return _bounded(
+            _beside(
+                "no-workers",
+                conditions_of(report),
+                where=came_and_went(report.attendance) or first_request(report.arrivals),
+            ),
+            seconds,
+        )
     if mostly_seceded(report):
         return _bounded(_beside("seceded"), seconds)
     facts, line = conditions_of(report), client_line(report, client_doing(report))

@@ -160,6 +160,7 @@ _CONDITIONS: Mapping[str, Callable[[Conditions], bool]] = {
     "saturation": lambda facts: facts.saturation_saves >= WORTH_FINDING and facts.saturation < facts.saturation_needed,
     "low-saturation": lambda facts: math.isnan(facts.saturation_saves) and facts.saturation < FULL,
     "joining": lambda facts: facts.joining,
+    "came-and-went": lambda facts: facts.came_and_went,
 }
 
 
@@ -399,6 +400,7 @@ large-graph: Graphs hold large objects
 repeats: The same results were computed again
     Use persist() for what is used again.
 no-workers: No worker was there
+    came-and-went: Keep some, as by adapt(minimum=), or let them wait longer before they go: each start takes time.
     Start workers before the work, or scale up sooner.
 client: No work on the cluster
     runs-locally: Compute with the client: it ran tasks by itself, as scheduler= or Dask's configuration says.
@@ -427,6 +429,10 @@ seceded: Only tasks that had seceded ran
     Let them compute before secede(), or after rejoin(): in between they hold no thread, and are in no sum.
 computing: Computing in Python
     Use functions of whole arrays or columns, or compile it by numba: Python steps hold the GIL.
+busy: Computing
+    Do once what its tasks repeat, and no more than is needed: else, only more cores help.
+loading: Loading data
+    Load only what is used, and once what tasks share: in each worker, or in one task that they depend on.
 shuffling: Shuffling rows between workers
     Shuffle fewer columns, filter before, or merge with one partition: a small table needs no shuffle.
 reads-again: The same files are read again and again

@@ -12,6 +12,7 @@ from dask_efficiency.report.blocks import FOR_SCHEDULER
 from dask_efficiency.report.conditions import Conditions
 from dask_efficiency.report.culprits import senders
 from dask_efficiency.report.lost_time import CauseLoss
+from dask_efficiency.report.memory import byte_seconds
 from dask_efficiency.report.metered import own_labels, spilled_text
 from dask_efficiency.report.model import EfficiencyReport
 from dask_efficiency.report.skew import held_up, longest, ran_alone, recorded_tasks
@@ -32,7 +33,7 @@ def place_of_loss(report: EfficiencyReport, facts: Conditions, part: CauseLoss, 
     if part.bucket in (Bucket.LOST_WORKER, Bucket.RECOMPUTED):
         return lost_worker(report, part.bucket)
     if part.bucket in (Bucket.SPILL, Bucket.PAUSED) and facts.memory.size:
-        return facts.memory.size
+        return facts.memory.size + _most_memory(report)
     if part.bucket in (Bucket.PAUSED, Bucket.UNMEASURED):
         return workers_of(report, part.bucket)
     if part.bucket is Bucket.OVERHEAD and facts.overhead_of_blocks:
@@ -49,6 +50,13 @@ def place_of_loss(report: EfficiencyReport, facts: Conditions, part: CauseLoss, 
         return moved
     label = _user_label(report, culprit) if of_tasks else ""
     return ": ".join(filter(None, (_culprit_text(culprit) + label + _more_lines(part, culprit, culprits), moved)))
+
+
+def _most_memory(report: EfficiencyReport) -> str:
+    """Prefix of the results that had most of the memory, and of the disk, over time."""
+    sizes = {prefix: sum(parts) for prefix, parts in byte_seconds(report.metered).items()}
+    most = max(sizes, key=sizes.__getitem__, default="")
+    return f", most for results of {name_of(most)}" if most and sizes[most] > MOST * sum(sizes.values()) else ""
 
 
 def _more_lines(part: CauseLoss, culprit: Culprit, culprits: Sequence[Culprit]) -> str:

@@ -242,6 +242,11 @@ pandas-dates: Dates that pandas parses one by one
     stack: pandas/core/tools/datetimes.py _array_strptime*
     stack: pandas/core/arrays/datetimes.py objects_to_datetime64
     Pass format= to to_datetime, or date_format= to read_csv, or "ISO8601" where they are.
+garbage: Garbage collection of many objects
+    kinds: python
+    stack: distributed/gc.py GCDiagnosis.*
+    share: 0.3
+    Make arrays or tables of them, or call gc.freeze() once they are there: each collection visits all.
 csv-python: read_csv with its Python engine
     kinds: python
     stack: pandas/io/parsers/python_parser.py *
@@ -254,6 +259,7 @@ numpy-vectorize: Python by value, in numpy.vectorize
 bags: Python by item, in a Bag
     kinds: python
     stack: dask/bag/* *
+    unless-fact: one-thread-each
     Turn it into a dataframe or array early, by to_dataframe(), or use processes: items are Python objects.
 deepcopy: Copies of Python objects, one by one
     kinds: python

@@ -33,6 +33,12 @@ class Arrival:
     first_task: float
 
 
+def came_and_went(attendance: Mapping[str, int]) -> str:
+    """Number of workers that came and went; empty if all that came were there at one time."""
+    workers, most = (attendance.get(name, 0) for name in ("workers", "most_workers"))
+    return f"{workers} workers came and went, at most {most} at a time" if workers > most else ""
+
+
 def first_request(arrivals: Sequence[Arrival]) -> str:
     """Number of workers requested in the window, and the first time; empty if unknown."""
     asked = [arrival.asked for arrival in arrivals if math.isfinite(arrival.asked)]

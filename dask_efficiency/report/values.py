@@ -75,7 +75,7 @@ OWN_ACTIVITIES = {
     "await": "awaiting something",
     "import": "importing modules",
     "unknown": "waiting",
-    "own": "",
+    "own": "in your own code",
 }
 DASK_ACTIVITIES = {
     "build": "building graphs",

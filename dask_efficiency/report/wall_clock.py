@@ -70,7 +70,7 @@ def client_time_text(report: EfficiencyReport) -> str:
 class ClientDoing:
     """Main use of a client's time, by its samples."""
 
-    #: ``"in your own code, computing"``.
+    #: ``"on the client, computing"``.
     words: str
     #: Activity of most of the time; "own" for several of the user's own code, empty for several of Dask's.
     activity: str
@@ -99,11 +99,8 @@ def client_doing(
     own = sum(times[name] for name in OWN_ACTIVITIES)
     if 2 * ns <= whole:
         activity = "own" if 2 * own > whole else ""
-    if activity in OWN_ACTIVITIES:
-        words = f"in your own code, {OWN_ACTIVITIES[activity]}".rstrip(", ")
-    else:
-        doing = "waiting for the scheduler" if activity == "wait" else DASK_ACTIVITIES.get(activity, "")
-        words = f"on the client, {doing}".rstrip(", ")
+    doing = "waiting for the scheduler" if activity == "wait" else (DASK_ACTIVITIES | OWN_ACTIVITIES).get(activity, "")
+    words = f"on the client, {doing}".rstrip(", ")
     (line, most), *_ = lines.most_common(1) or [(("", 0), 0)]
     there = [row for row in report.client if blamed(row.stack)[1:] == line]
     calls = Counter[Frame]()

@@ -208,6 +208,7 @@ SEEN = [
         _GIL,
         "7: pandas/io/parsers/readers.py read_csv > pandas/io/parsers/python_parser.py PythonParser.read",
     ),
+    _seen("garbage", _GIL, "7: me/a.py f > distributed/gc.py GCDiagnosis._gc_callback", "9: me/a.py f"),
     _seen("numpy-vectorize", _GIL, "7: me/a.py f > numpy/lib/_function_base_impl.py vectorize.__call__ > me/a.py g"),
     _seen("numpy-vectorize", _GIL, "7: me/a.py f > numpy/lib/_shape_base_impl.py apply_along_axis > me/a.py <lambda>"),
     _seen("bags", _GIL, "7: dask/bag/core.py reify > me/words.py count"),

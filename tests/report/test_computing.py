@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
 
 from dask_efficiency import EfficiencyReport
 from dask_efficiency.accounts.lines import NATIVE, PYTHON, UNDER_GIL, Stack
+from dask_efficiency.accounts.skew import Skew
 from dask_efficiency.report.findings import find, headline, leading
 from dask_efficiency.report.values import GilHolder, ProfileRow
 from tests.report.recipe_stacks import SEEN, stack_of
@@ -156,3 +158,82 @@ def test_shuffles_that_have_much_of_the_time_are_a_finding_with_the_line_that_se
     assert {one.kind for one in others} == {"idle", "thread-noncpu/core"}
     assert "shuffling" not in {one.kind for one in find(of("hash-join-transfer", 10.0))}
     assert "shuffling" not in {one.kind for one in find(of("merge", 20.0))}
+
+
+FIT = stack_of("me/fit.py fit", "numpy/linalg/_linalg.py svd")
+PARSE = stack_of("me/price.py price", "pandas/io/parsers/readers.py read_csv")
+
+
+def at_work(
+    stack: Stack, *, cpu: float = 28.0, waits: Mapping[str, float] | None = None, **fields: Any
+) -> EfficiencyReport:
+    """Four threads on four cores for 10 s; tasks of ``fit`` compute, and wait at the same lines."""
+    waits = {"core": 4.0, "gil": 2.0} if waits is None else waits
+    at = causes(**{f"thread-noncpu/{cause}": each for cause, each in waits.items()})
+    whole = {"thread_cpu": cpu, "thread_noncpu": sum(waits.values())}
+    rows = [ProfileRow("thread-cpu", NATIVE, "fit", stack, 5)]
+    rows += [ProfileRow("thread-noncpu", cause, "fit", stack, 5) for cause in waits]
+    idle = 40.0 - sum(whole.values())
+    given: dict[str, Any] = {
+        "by_worker": {"w0": seconds(**whole, idle=idle)},
+        "by_prefix": {"fit": seconds(**whole)},
+        "causes_by_worker": {"w0": at | causes(**{"idle/parallelism": idle})},
+        "causes_by_prefix": {"fit": at},
+        "skew": {"fit": Skew(count=12, median_seconds=2.0, p95_seconds=3.0, max_seconds=3.0, longest_key="fit-1")},
+        "profile": tuple(rows),
+        "gil_holders": (),
+    }
+    return by_row(**(given | fields))
+
+
+def test_a_function_that_keeps_the_threads_busy_is_named_and_explains_their_waits_for_cores() -> None:
+    first, *others = find(at_work(FIT, cpu=33.0))
+    assert str(first) == (
+        "Computing. 92 % of all thread time: `fit`, fit.py:1 (12 tasks of fit)\n"
+        "Do once what its tasks repeat, and no more than is needed: else, only more cores help."
+    )
+    assert (first.kind, first.saves_seconds) == ("busy", None)
+    assert {one.kind for one in others} <= {"idle/parallelism"}
+
+
+def test_it_comes_after_what_can_be_saved_unless_that_is_little() -> None:
+    kinds = [one.kind for one in find(at_work(FIT, cpu=24.0, waits={"sleep": 8.0}))]
+    assert kinds.index("thread-noncpu/sleep") < kinds.index("busy")
+    kinds = [one.kind for one in find(at_work(FIT, cpu=38.0, waits={"sleep": 2.0}))]
+    assert kinds[0] == "busy"
+    assert "busy" not in {one.kind for one in find(at_work(FIT, cpu=18.0, waits={}))}
+
+
+def test_what_reads_by_its_name_loads_data() -> None:
+    (one,) = (one for one in find(at_work(PARSE)) if one.kind == "loading")
+    assert (one.title, one.where) == ("Loading data", "80 % of all thread time: `price`, price.py:1 (12 tasks of fit)")
+    bare = at_work(PARSE[1:], computed_by={"fit": "`x.compute()` in job.py:3"})
+    (one,) = (one for one in find(bare) if one.kind == "loading")
+    assert one.where == "80 % of all thread time: 12 tasks of fit, computed by `x.compute()` in job.py:3"
+
+
+def test_threads_of_a_library_that_tasks_wait_for_compute_and_those_that_crowd_the_cores_are_named_instead() -> None:
+    pool = stack_of(
+        "me/price.py price", "pandas/io/parsers/readers.py read_csv", "~concurrent/futures/_base.py Future.result"
+    )
+    kinds = {one.kind for one in find(at_work(pool, cpu=4.0, waits={"lock": 24.0}))}
+    assert "loading" in kinds
+    assert "thread-noncpu/lock" not in kinds
+    kinds = {one.kind for one in find(at_work(FIT, cpu=8.0, waits={"core": 28.0}))}
+    assert "busy" not in kinds
+    assert "thread-noncpu/core" in kinds
+
+
+def test_collections_of_garbage_are_named_as_dask_sees_them_end() -> None:
+    stack = stack_of("me/bill.py bill", "distributed/gc.py GCDiagnosis._gc_callback")
+    first, *_ = find(by_row(profile=(ProfileRow("thread-cpu", PYTHON, "apply", stack, 5),), gil_holders=()))
+    assert (first.kind, first.title) == ("computing", "Garbage collection of many objects")
+    assert first.where.endswith("`bill`, bill.py:1")
+
+
+def test_advice_that_a_fact_speaks_against_is_not_given() -> None:
+    stack = stack_of("dask/bag/core.py map_chunk", "me/words.py words")
+    rows = (ProfileRow("thread-cpu", PYTHON, "apply", stack, 5),)
+    for threads, use in ((4, "or use processes"), (1, "functions of whole arrays")):
+        (one,) = (one for one in find(by_row(profile=rows, nthreads={"w0": threads})) if one.kind == "computing")
+        assert use in one.advice

@@ -142,6 +142,7 @@ def test_where_functions_of_c_read_the_users_line_is_that_of_most_time_and_else_
     bare = ProfileRow("thread-cpu", NATIVE, "load", LOADS[1:], 5)
     sent = {"load": "`x.mean().compute()` in job.py:3"}
     report = report_with(in_turn(), profile=(bare,), computed_by=sent)
-    assert find(report)[0].where.endswith(", for 40 % of all thread time: `x.mean().compute()` in job.py:3")
+    where = ", for 40 % of all thread time: tasks of load, computed by `x.mean().compute()` in job.py:3"
+    assert find(report)[0].where.endswith(where)
     nowhere = report_with(in_turn(), profile=(bare,))
-    assert find(nowhere)[0].where.endswith(", for 40 % of all thread time")
+    assert find(nowhere)[0].where.endswith(", for 40 % of all thread time: tasks of load")

@@ -26,7 +26,7 @@ from dask_efficiency.report.sections.groups import lost_workers, operators, pref
 from dask_efficiency.report.sections.memory_through import memory_through
 from dask_efficiency.report.sections.metered import labels, memory, moved, shuffles
 from dask_efficiency.report.sections.stragglers import long_tail, skew, stragglers
-from dask_efficiency.report.turnover import lost_worker_name, most_costly_first
+from dask_efficiency.report.turnover import came_and_went, lost_worker_name, most_costly_first
 from dask_efficiency.report.values import PHASES
 from dask_efficiency.report.wall_clock import ON_CLUSTER, WORTH_SAYING, ideal_time_lines, wall_clock_parts
 from dask_efficiency.runs.path.path import CriticalPath
@@ -175,10 +175,10 @@ def _attendance_texts(report: EfficiencyReport) -> list[str]:
     if not (there := report.attendance):  # from a file older than this field
         threads = sum(report.nthreads.values())
         return [format_count(len(report.by_worker), "worker"), *([format_count(threads, "thread")] if threads else [])]
-    workers, most, threads = (there.get(name, 0) for name in ("workers", "most_workers", "most_threads"))
-    if workers == most:
-        return [format_count(workers, "worker"), format_count(threads, "thread")]
-    return [f"{workers} workers came and went", f"at most {most} at a time with {format_count(threads, 'thread')}"]
+    workers, threads = (there.get(name, 0) for name in ("workers", "most_threads"))
+    if changed := came_and_went(there):
+        return [f"{changed} with {format_count(threads, 'thread')}"]
+    return [format_count(workers, "worker"), format_count(threads, "thread")]
 
 
 def _stats(report: EfficiencyReport, figures: LostTime) -> tuple[tuple[str, str], ...]:
