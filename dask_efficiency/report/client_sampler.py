@@ -73,6 +73,7 @@ _FUNCTIONS = tuple(
 _LOCAL = re.compile(r"(?:^|[\\/])(?:local|threaded|multiprocessing)\.py$")
 #: Calls that wait for tasks, and those that send data.
 _FOR_TASKS = re.compile(r"(?:^|\.)_?(?:gather|get|result|exception|traceback|wait|__a?next__|next_batch|join|acquire)$")
+_SYNC = "sync.<locals>.wait"  # for any call
 _SENDS = re.compile(r"(?:^|\.)_?(?:scatter|upload_\w+|_upload_\w+)$")
 #: Files of a thread that waits for another one; those of servers that share the client's event loop; and ``sleep``.
 _WAITING = re.compile(r"[\\/](?:threading|queue|selectors)\.py$")
@@ -100,7 +101,7 @@ def activity_of(stack: Stack, *, waits: bool) -> tuple[str, Stack]:
     own = [i for i, frame in enumerate(stack) if is_the_users(frame.file)]
     first, last = (own[0], own[-1]) if own else (-1, -1)
     called = next((i for i in range(first + 1, len(stack)) if _kind(stack[i]) is not None), None)
-    outermost = max(0, last + 1 - MAX_CALLERS)
+    outermost = max(0, (last if called is None else min(last, called)) + 1 - MAX_CALLERS)
     if is_import(stack) and blamed(stack).function == IMPORT:
         return IMPORT, stack[outermost : last + MAX_DEPTH]
     if called is None:
@@ -108,13 +109,13 @@ def activity_of(stack: Stack, *, waits: bool) -> tuple[str, Stack]:
     found = next((i for i in range(called, len(stack)) if _kind(stack[i])), called)
     activity = _kind(stack[found]) or BUILD
     if waits and activity in (BUILD, UNPICKLE, PICKLE):
-        inner = [frame.function for frame in stack[called:] if _kind(frame) is not None]
+        inner = [frame.function for frame in stack[called:] if _kind(frame) is not None and frame.function != _SYNC]
         found = called
         activity = WAIT if any(map(_FOR_TASKS.search, inner)) else SEND if any(map(_SENDS.search, inner)) else CALL
     end = max(found, last) + 1
     # Below the user's own line, or a library's, nothing changes whose line it is.
     inside = dict.fromkeys(frame._replace(line=0) for frame in stack[end:]) if last < found and own else {}
-    return activity, (*stack[outermost:end], *islice(inside, MAX_CALLED))
+    return activity, (*stack[outermost:end][:MAX_DEPTH], *islice(inside, MAX_CALLED))
 
 
 class Threads:

@@ -13,6 +13,7 @@ from dask_efficiency.accounts.waits import LOCK, THREAD
 from dask_efficiency.report.bounds import CORE, without_others
 from dask_efficiency.report.conditions import Conditions
 from dask_efficiency.report.culprits import lost_stacks, senders
+from dask_efficiency.report.cures import with_recipe
 from dask_efficiency.report.kinds import BESIDE, FOR_LOCKS, holds_any, page_of, shares_cores
 from dask_efficiency.report.model import EfficiencyReport
 from dask_efficiency.report.recipes import recipe_for
@@ -100,7 +101,9 @@ def busy(report: EfficiencyReport, facts: Conditions) -> tuple[Finding | None, f
     for row in waits:
         waited[row.cause] += row.ns if fits(row.prefix, row.stack) else 0
     # Of more, the threads of a library have the cores.
-    takes_turns = shares_cores(facts) and waited["core"] <= max(1.0, facts.threads / facts.cores - 1.0) * held
+    takes_turns = (
+        shares_cores(facts) and waited["core"] * facts.cores <= max(facts.cores, facts.threads - facts.cores) * held
+    )
     whole = report.thread_seconds * 1e9
     share = (held + (waited["core"] if takes_turns else 0)) / whole if whole else 0.0
     if share < MOST:
@@ -110,6 +113,7 @@ def busy(report: EfficiencyReport, facts: Conditions) -> tuple[Finding | None, f
     evidence = {"share_of_thread_time": share, KNOWN: MAY_GO * share * report.wall_clock_seconds}
     words = BESIDE[kind]
     found = Finding(kind, words.title, where, advice=words.advice, page=page_of(kind), evidence=evidence)
+    found = with_recipe(report, found, there, {prefix: held}, facts)
     explained = {CORE: takes_turns, GIL: waited["gil"] < LITTLE * held, FOR_LOCKS: in_library}
     return found, frozenset(kind for kind, is_explained in explained.items() if is_explained)
 
@@ -118,9 +122,10 @@ def _where_busy(report: EfficiencyReport, prefix: str, rows: Iterable[tuple[Stac
     """The user's own function and line of most of the time, or the line that sent the tasks, with these."""
     skew, line = report.skew.get(prefix), report.computed_by.get(prefix, "")
     tasks = f"{format_count(skew.count, 'task') if skew is not None else 'tasks'} of {name_of(prefix)}"
-    if own := own_line(rows):
-        return f"{own} ({tasks})"
-    return f"{tasks}, computed by {sentence(line)}" if line else tasks
+    own = own_line(rows)
+    if line and not own.startswith(f"`{name_of(prefix)}`"):
+        tasks = f"{tasks}, computed by {sentence(line)}"
+    return f"{own} ({tasks})" if own else tasks
 
 
 def reads(stack: Stack) -> bool:

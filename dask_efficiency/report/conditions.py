@@ -61,6 +61,8 @@ OF_THREADS = (cause_name(Bucket.THREAD_NONCPU, "sleep"), cause_name(Bucket.THREA
 CHAINED = 0.8
 #: Graphs of one task each from which it matters that the client waited before it sent them: a guess.
 MANY_GRAPHS = 10
+#: Tasks of a chain, at the least. By judgement.
+MIN_CHAIN = 8
 #: Tasks of a graph for each thread below which most threads have nothing to do while it runs. A guess.
 FEW_TASKS = 2
 #: Share of a client's sleep with work outstanding from which it may have waited for that. A guess.
@@ -167,6 +169,7 @@ class Conditions:
     objects_fetched: float = 0.0
     joining: bool = False  # only that explains unmeasured time
     came_and_went: bool = False
+    ran_in_turn: bool = False  # tasks that all waited for ran one after the other
 
     @property
     def small_tasks(self) -> bool:
@@ -388,6 +391,7 @@ def conditions_of(report: EfficiencyReport) -> Conditions:
         objects_fetched=objects_fetched(report),
         joining=not report.not_measured,
         came_and_went=bool(came_and_went(report.attendance)),
+        ran_in_turn=_in_turn(report, waited_for),
     )
 
 
@@ -438,6 +442,14 @@ def _waited_for(report: EfficiencyReport) -> str:
     waited = report.waited_for
     longest = max(waited, key=lambda prefix: waited[prefix], default="")
     return longest if waited and waited[longest] > MOST * sum(waited.values()) else ""
+
+
+def _in_turn(report: EfficiencyReport, prefix: str) -> bool:
+    """True if tasks of a prefix took most of the run, though never two of them at a time."""
+    skew = report.skew.get(prefix)
+    if skew is None or skew.count < MIN_CHAIN or not report.cluster_seconds:
+        return False
+    return MOST < skew.count * skew.median_seconds / report.cluster_seconds <= 1.0
 
 
 def saturation_needed(report: EfficiencyReport) -> float:

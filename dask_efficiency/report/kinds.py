@@ -104,6 +104,8 @@ _CONDITIONS: Mapping[str, Callable[[Conditions], bool]] = {
     "for-result": lambda facts: facts.waits_for_result,
     "fills-workers": lambda facts: facts.fills_workers,
     "waited-for": lambda facts: bool(facts.waited_for),
+    "in-turn": lambda facts: facts.ran_in_turn,
+    "sends": lambda facts: facts.client_activity == "send",
     "many-graphs": lambda facts: facts.graphs >= MANY_GRAPHS and facts.client_phase in ("optimize", "upload", "calls"),
     "many-small": lambda facts: facts.graphs >= MANY_GRAPHS and facts.tasks_per_graph < FEW_IN_GRAPH,
     "optimizes": lambda facts: facts.client_phase == "optimize",
@@ -319,6 +321,7 @@ idle/parallelism: Threads idle, too few tasks at a time
     long-task: Split that task: for {alone} of the makespan, it ran and other threads had none.
     chained: More workers do not help: one chain of tasks is {chain} of the makespan.
     fills-workers: Use fewer threads per worker, or run other work with {waited_for}: each of its tasks fills a worker.
+    in-turn: Break up the chain, such as by adding up in pairs: tasks of {waited_for} ran one after the other.
     waited-for: Split the tasks of {waited_for}, which all waited for, or run other work with them.
     one-task: One task ran at a time on {threads} threads: a chain, or a client that waits for each result.
     Make partitions smaller, or split the tasks that all others wait for.
@@ -411,6 +414,7 @@ client: No work on the cluster
     polls: Wait for results instead, by wait(), as_completed() or gather().
     sleeps: Avoid the sleep, or send the next work before it: nothing was outstanding.
     reads: Read in tasks, or while the cluster works.
+    sends: Load large data in tasks, or from files: all that is sent passes through the client.
     imports-itself: Import modules before the work, or fewer of them.
     many-graphs: Send tasks together, as by client.map or one dask.compute(): each of {graphs} took the client time.
     pickles: Keep large objects out of graphs: load them in tasks, or send them ahead by client.scatter.

@@ -261,7 +261,7 @@ FACTS = ("threads-in-vain", "one-thread-each")
 CURED = (
     *(str(bucket) for bucket in FINALIZED if bucket not in GOOD),
     *CAUSE_NAMES,
-    *("computing", "client", "one-by-one", "repeats", "small-tasks"),
+    *("computing", "busy", "loading", "client", "one-by-one", "repeats", "small-tasks"),
 )
 #: Those of which it is known whose tasks have them, or which were sent.
 OF_TASKS = (
@@ -273,6 +273,7 @@ OF_TASKS = (
 GROUPS: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {
         "python": ("computing", "thread-noncpu/gil"),
+        "busy": ("busy", "loading"),
         "waits": (
             *("thread-noncpu", "thread-noncpu/lock", "thread-noncpu/sleep", "thread-noncpu/file"),
             *("thread-noncpu/network", "thread-noncpu/child-process", "thread-noncpu/cluster", "thread-noncpu/unknown"),

@@ -209,6 +209,29 @@ printing: Printing
     stack: tqdm/* *
     stack: rich/* *
     Print less in tasks: each line goes through a lock, and from Dask's print() to the client.
+meta: Dask calls your function, on the client, to learn what it returns
+    kinds: client
+    stack: dask/dataframe/* *emulate* > .
+    stack: dask/array/* compute_meta > .
+    share: 0.3
+    Pass meta=, an empty result of the same columns and types: without it, Dask tries the function each time.
+restart: Restarting all workers
+    kinds: client
+    stack: distributed/client.py Client.restart*
+    share: 0.3
+    Release results instead, by deleting their futures: a restart starts all processes and imports anew.
+many-positions: Selecting by an array of positions, which goes into the graph
+    kinds: client
+    stack: dask/array/slicing.py take > dask/array/_shuffle.py *
+    stack: dask/array/slicing.py slice_wrap_lists
+    stack: xarray/core/indexing.py DaskIndexingAdapter._oindex_get
+    share: 0.3
+    Select on the workers: by slices, or by flags that are an array in chunks, as in map_blocks() or where().
+partition-on: Writing a file for each value of partition_on, in each partition
+    kinds: busy
+    stack: dask/dataframe/io/parquet/arrow.py _write_partitioned
+    share: 0.3
+    Shuffle by that column first, so that a value's rows come together, or choose one with fewer values.
 pandas-rows: Python by row, in DataFrame.apply(axis=1)
     kinds: python
     stack: pandas/core/apply.py FrameApply.apply_standard

@@ -63,7 +63,11 @@ def client_time_text(report: EfficiencyReport) -> str:
         return doing.words
     if phase := client_phase(report):
         return f"on the client, mostly its {phase}"
-    return "in your own code" if report.client_seconds >= OWN_CODE * report.wall_clock_seconds else "on the client"
+    return (
+        "on the client, in your own code"
+        if report.client_seconds >= OWN_CODE * report.wall_clock_seconds
+        else "on the client"
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +94,7 @@ def client_doing(
     times, lines = Counter[str](), Counter[tuple[str, int]]()
     for row in report.client:
         times[row.activity] += of(row)
-        if (place := blamed(row.stack)) != NOWHERE:
+        if (place := _asked(row)) != NOWHERE:
             lines[place.file, place.line] += of(row)
     whole = times.total()
     if not whole:
@@ -102,14 +106,26 @@ def client_doing(
     doing = "waiting for the scheduler" if activity == "wait" else (DASK_ACTIVITIES | OWN_ACTIVITIES).get(activity, "")
     words = f"on the client, {doing}".rstrip(", ")
     (line, most), *_ = lines.most_common(1) or [(("", 0), 0)]
-    there = [row for row in report.client if blamed(row.stack)[1:] == line]
+    there = [row for row in report.client if _asked(row)[1:] == line]
     calls = Counter[Frame]()
     for row in there:
-        calls[blamed(row.stack)] += of(row)
+        calls[_asked(row)] += of(row)
     place = max(calls, key=calls.__getitem__, default=NOWHERE)
     for_dask = sum(of(row) for row in there if row.activity in DASK_ACTIVITIES)
     by_library = any(_calls_dask(place.function, row.stack) for row in there if row.activity in DASK_ACTIVITIES)
     return ClientDoing(words, activity, place, most / whole, for_dask, by_library)
+
+
+def _asked(row: ClientRow) -> Frame:
+    """Line that asked for what a client does, with the function that it called, which may be one that calls Dask.
+
+    What Dask does may be to call the user's own function: that is not the line.
+    """
+    stack = row.stack
+    if row.activity in DASK_ACTIVITIES:
+        own = next((i for i, frame in enumerate(stack) if is_the_users(frame.file)), 0)
+        stack = stack[: next((i for i in range(own, len(stack)) if _OF_DASK.search(stack[i].file)), len(stack)) + 1]
+    return blamed(stack)
 
 
 def _calls_dask(function: str, stack: Stack) -> bool:

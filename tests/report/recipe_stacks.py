@@ -208,6 +208,30 @@ SEEN = [
         _GIL,
         "7: pandas/io/parsers/readers.py read_csv > pandas/io/parsers/python_parser.py PythonParser.read",
     ),
+    _seen(
+        "meta",
+        "client",
+        "7: me/job.py main > dask/dataframe/dask_expr/_collection.py map_partitions > dask/dataframe/dask_expr/_expr.py emulate > me/m.py f",
+    ),
+    _seen(
+        "meta",
+        "client",
+        "7: me/job.py main > dask/array/core.py map_blocks > dask/array/utils.py compute_meta > me/m.py f",
+    ),
+    _seen(
+        "restart", "client", "7: me/job.py main > distributed/client.py Client.restart > ~threading.py Condition.wait"
+    ),
+    _seen(
+        "many-positions",
+        "client",
+        "4: me/job.py main > xarray/core/variable.py Variable.isel > xarray/core/indexing.py DaskIndexingAdapter._oindex_get",
+        "4: me/job.py main > dask/array/slicing.py take > dask/array/_shuffle.py _shuffle",
+    ),
+    _seen(
+        "partition-on",
+        "busy",
+        "7: dask/dataframe/io/parquet/arrow.py _write_partitioned > fsspec/spec.py AbstractFileSystem.open",
+    ),
     _seen("garbage", _GIL, "7: me/a.py f > distributed/gc.py GCDiagnosis._gc_callback", "9: me/a.py f"),
     _seen("numpy-vectorize", _GIL, "7: me/a.py f > numpy/lib/_function_base_impl.py vectorize.__call__ > me/a.py g"),
     _seen("numpy-vectorize", _GIL, "7: me/a.py f > numpy/lib/_shape_base_impl.py apply_along_axis > me/a.py <lambda>"),
@@ -256,6 +280,23 @@ SEEN = [
 
 #: Kind of finding, and stacks that look like those of a recipe, and are healthy, or something else.
 HEALTHY = [
+    # what Dask calls of its own to learn types, one file for each partition, and a slice
+    (
+        "client",
+        _stacks("9: me/a.py f > dask/array/core.py map_blocks > dask/array/utils.py compute_meta > numpy/x.py g"),
+    ),
+    (
+        "busy",
+        _stacks(
+            "9: dask/dataframe/io/parquet/arrow.py ArrowDatasetEngine.write_partition > pyarrow/parquet/core.py write_table"
+        ),
+    ),
+    (
+        "client",
+        _stacks(
+            "9: me/a.py f > dask/array/core.py Array.__getitem__ > dask/array/slicing.py slice_slices_and_integers"
+        ),
+    ),
     (_GIL, _stacks("9: me/a.py f > pandas/core/frame.py DataFrame.merge > pandas/core/reshape/merge.py merge")),
     # apply by column calls a function for each of a few columns
     (

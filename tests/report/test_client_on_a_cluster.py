@@ -162,5 +162,5 @@ def test_the_users_own_code_is_named_by_its_line(client: Client) -> None:
         while time.monotonic() < until:
             sorted(range(100_000))
     found = of_client(report.report)
-    assert found.title == "No work on the cluster, in your own code, computing"
+    assert found.title == "No work on the cluster, on the client, computing"
     assert "in test_client_on_a_cluster.py:" in found.where

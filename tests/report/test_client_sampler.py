@@ -37,6 +37,8 @@ OPTIMIZE = Frame("Expr.optimize", f"{DASK}_expr.py", 440)
 LOWER = Frame("Expr.lower_once", f"{DASK}_expr.py", 500)
 MAP = Frame("map_partitions", f"{DASK}dataframe/core.py", 40)
 SYNC = Frame("sync", f"{DISTRIBUTED}utils.py", 400)
+#: As it is seen of any call that waits for the client's event loop.
+IN_SYNC = SYNC, Frame("sync.<locals>.wait", f"{DISTRIBUTED}utils.py", 430), WAITS
 
 
 @pytest.mark.parametrize(
@@ -48,6 +50,10 @@ SYNC = Frame("sync", f"{DISTRIBUTED}utils.py", 400)
         ((Frame("open_mfdataset", LIBRARY, 1600), COMPUTE, GET, SYNC, WAITS), True, "wait", 6),
         ((Frame("Client.run", f"{DISTRIBUTED}client.py", 3000), SYNC, WAITS), True, "call", 4),
         ((Frame("Client.scatter", f"{DISTRIBUTED}client.py", 2700), SYNC, WAITS), True, "send", 4),
+        ((Frame("Client.restart", f"{DISTRIBUTED}client.py", 3900), *IN_SYNC), True, "call", 5),
+        ((Frame("Client.scatter", f"{DISTRIBUTED}client.py", 2700), *IN_SYNC), True, "send", 5),
+        ((Frame("Client.gather", f"{DISTRIBUTED}client.py", 2500), *IN_SYNC), True, "wait", 5),
+        ((Frame("wait", f"{DISTRIBUTED}client.py", 5500), *IN_SYNC), True, "wait", 5),
         ((Frame("as_completed.__next__", f"{DISTRIBUTED}client.py", 5700), WAITS), True, "wait", 3),
         ((Frame("Delayed.__call__", f"{DASK}delayed.py", 700),), False, "build", 2),
         # the outermost function that tells counts
@@ -72,6 +78,12 @@ def test_an_activity_is_that_of_the_outermost_call_of_dask_which_tells_it(
 def test_the_blamed_line_is_the_users_and_its_call_the_librarys() -> None:
     _, stack = activity_of((USER, Frame("open_mfdataset", LIBRARY, 1600), COMPUTE, GET, SYNC, WAITS), waits=True)
     assert blamed(stack) == USER._replace(function="open_mfdataset")
+
+
+def test_of_a_function_that_dask_calls_the_line_that_called_dask_is_kept() -> None:
+    inside = [Frame(f"step{n}", "/home/me/model.py", n) for n in range(12)]
+    activity, stack = activity_of((USER, MAP, Frame("emulate", f"{DASK}dataframe/core.py", 9), *inside), waits=False)
+    assert (activity, stack[:2], stack[-1]) == ("build", (USER, MAP), inside[-1])
 
 
 def window_at(began: int) -> ClientWindow:

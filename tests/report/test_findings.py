@@ -109,9 +109,9 @@ def test_a_reason_is_only_that_of_the_workers_that_it_is_named_with() -> None:
 def test_a_client_that_took_most_of_the_time_leads() -> None:
     phases = {"optimize": 0.1, "run": 2.0, "gather": 0.1}
     report = report_of(seconds(thread_cpu=2), cluster_seconds=2.0, window_seconds=9.0, phases=phases, nthreads={"w": 1})
-    assert headline(report) == "9.0 s, 7.0 s of it in your own code (1 worker x 1 thread)"
+    assert headline(report) == "9.0 s, 7.0 s of it on the client, in your own code (1 worker x 1 thread)"
     assert first(report).kind == "client"
-    assert str(first(report)).startswith("No work on the cluster, in your own code: saves up to 7.0 s.")
+    assert str(first(report)).startswith("No work on the cluster, on the client, in your own code: saves up to 7.0 s.")
 
 
 def test_time_in_which_only_seceded_tasks_ran_is_not_the_clients() -> None:
@@ -201,6 +201,51 @@ def test_of_idle_threads_the_task_that_all_waited_for_is_named() -> None:
     assert (
         first(report).where == "The largest of 200 join took 21.0 s, 40 times the median; for 19.0 s nothing else ran"
     )
+
+
+def test_workers_that_came_and_went_are_the_place_of_the_time_without_any() -> None:
+    there = {"workers": 7, "most_workers": 2, "most_threads": 2}
+    times = {"window_seconds": 20.0, "cluster_seconds": 8.0, "no_workers_seconds": 12.0}
+    one = find(report_of(seconds(thread_cpu=16), attendance=there, **times))[0]
+    assert (one.kind, one.where) == ("no-workers", "7 workers came and went, at most 2 at a time")
+    assert one.advice.startswith("Keep some, as by adapt(minimum=)")
+    all_stayed = find(report_of(seconds(thread_cpu=16), attendance=there | {"workers": 2}, **times))[0]
+    assert (all_stayed.where, all_stayed.advice) == ("", "Start workers before the work, or scale up sooner.")
+
+
+def test_graphs_that_one_compute_would_send_together_are_no_finding_of_small_tasks_as_well() -> None:
+    idle = causes(**{"idle/graph": 20.0, "idle/scheduler": 10.0})
+
+    def kinds(graphs: int) -> set[str]:
+        report = of_ten_seconds(
+            seconds(thread_cpu=10, idle=30),
+            causes_by_worker={"w0": idle},
+            nthreads={"w0": 4},
+            tasks={"succeeded": 880},
+            graphs=graphs,
+        )
+        return {one.kind for one in find(report)}
+
+    assert kinds(220) & {"idle/graph", "small-tasks"} == {"idle/graph"}
+    assert "small-tasks" in kinds(2)
+
+
+def test_tasks_that_ran_one_after_the_other_for_most_of_the_run_are_a_chain() -> None:
+    fields = {"causes_by_worker": {"w0": causes(**{"idle/parallelism": 9})}, "waited_for": {"add": 9}}
+
+    def advice(**tasks: Any) -> str:
+        of = {"add": skew(longest_key="add-1", max_seconds=0.3, alone_seconds=0.0, max_bytes=2.0**20, **tasks)}
+        return find(of_ten_seconds(seconds(thread_cpu=11, idle=9), skew=of, **fields))[0].advice
+
+    assert advice(count=40, median_seconds=0.2).startswith(
+        "Break up the chain, such as by adding up in pairs: tasks of add"
+    )
+    for other in (
+        {"count": 40, "median_seconds": 0.1},
+        {"count": 7, "median_seconds": 1.2},
+        {"count": 60, "median_seconds": 0.2},
+    ):
+        assert advice(**other).startswith("Split the tasks of add")
 
 
 def test_a_task_is_to_be_split_only_if_threads_had_none_meanwhile_and_then_it_is_named() -> None:

@@ -43,6 +43,11 @@ BLOCKED = {"blocked": 0.9, "overhead_blocked": 0.9, "blocked_by": "`clog` in etl
 GIL_HELD = BLOCKED | {"own_code_blocks": False, "task_blocks": True}
 OVERHEAD = "overhead overhead/hand-over overhead/event-loop overhead/unknown"
 CURES = [
+    (
+        "idle/parallelism",
+        "Break up the chain, such as by adding up in pairs",
+        {"waited_for": "add", "ran_in_turn": True},
+    ),
     ("paused spill", "Persist less, or use results at once", {"read_back": Amount(3 * 2**30, 3)}),
     (
         "paused spill",

@@ -250,7 +250,7 @@ SEEN_BY_NAME = {name: stacks for name, _, stacks in SEEN}
         ),
         (
             "a: b\n    kinds: client\n    kinds: waits thread-noncpu/netwrk\n    stack: c.py\n    Do it.\n",
-            "line 3: 'thread-noncpu/netwrk' is no kind of finding that recipes are for; expected one of python, waits,",
+            "line 3: 'thread-noncpu/netwrk' is no kind of finding that recipes are for; expected one of python, busy,",
         ),
         (
             "a: b\n    kinds: loops\n    stack: c.py\n    tasks: d\n    Do it.\n",

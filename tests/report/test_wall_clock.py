@@ -113,7 +113,12 @@ def test_several_activities_are_of_the_users_code_or_of_dask_by_what_most_are() 
     report = report_of(client=tuple(client_row(name, LOAD, seconds=n) for name, n in rows))
     found = client_doing(report)
     assert found is not None
-    assert (found.words, found.activity, found.line, found.share) == ("in your own code", "own", LOAD, 1.0)
+    assert (found.words, found.activity, found.line, found.share) == (
+        "on the client, in your own code",
+        "own",
+        LOAD,
+        1.0,
+    )
     report = report_of(client=tuple(client_row(name, LOAD, seconds=n) for name, n in [*rows, ("build", 3)]))
     found = client_doing(report)
     assert found is not None
@@ -125,6 +130,14 @@ def test_a_line_that_has_little_of_the_time_is_not_named() -> None:
     spread = tuple(client_row("build", LOAD._replace(line=line), seconds=1) for line in range(9))
     report = report_of(client=spread)
     assert client_line(report, client_doing(report)) == ""
+
+
+def test_of_a_function_that_dask_calls_the_line_that_called_dask_is_named_and_of_own_code_the_innermost() -> None:
+    inside = Frame("simulate", "/home/me/model.py", 59)
+    dask_calls = Frame("emulate", "/opt/lib/python3.12/site-packages/dask/dataframe/core.py", 9)
+    for activity, line in (("build", "`emulate` in load.py:12"), ("compute", "`simulate` in model.py:59")):
+        report = report_of(client=(client_row(activity, LOAD, dask_calls, inside, seconds=9),))
+        assert client_line(report, client_doing(report)) == line
 
 
 def test_the_number_of_computations_is_said_of_a_line_that_waits_for_each() -> None:
