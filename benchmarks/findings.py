@@ -75,7 +75,7 @@ CURES: Mapping[str, tuple[Cure, ...]] = {
         Cure(("computing",), "text as string[pyarrow]", {"dtype": "string[pyarrow]"}),
     ),
     "threads_beyond_cores": (
-        Cure((NOTHING, CORE), "as many threads as cores, which saves nothing: the cores were busy"),
+        Cure((NOTHING, CORE, "busy"), "as many threads as cores, which saves nothing: the cores were busy"),
     ),
     "parquet": (Cure(("thread-noncpu/lock",), "tasks decode in their own threads, not in those of Arrow"),),
     "own_threads": (Cure((NOTHING, "idle/parallelism", CORE), "none, as there is no fault", None),),

@@ -112,7 +112,7 @@ def busy(report: EfficiencyReport, facts: Conditions) -> tuple[Finding | None, f
     where = f"{format_share(share)} of all thread time: {_where_busy(report, prefix, there)}"
     evidence = {"share_of_thread_time": share, KNOWN: MAY_GO * share * report.wall_clock_seconds}
     words = BESIDE[kind]
-    found = Finding(kind, words.title, where, advice=words.advice, page=page_of(kind), evidence=evidence)
+    found = Finding(kind, words.title, where, advice=words.advised(facts), page=page_of(kind), evidence=evidence)
     found = with_recipe(report, found, there, {prefix: held}, facts)
     explained = {CORE: takes_turns, GIL: waited["gil"] < LITTLE * held, FOR_LOCKS: in_library}
     return found, frozenset(kind for kind, is_explained in explained.items() if is_explained)

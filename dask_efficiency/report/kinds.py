@@ -433,7 +433,8 @@ seceded: Only tasks that had seceded ran
     Let them compute before secede(), or after rejoin(): in between they hold no thread, and are in no sum.
 computing: Computing in Python
     Use functions of whole arrays or columns, or compile it by numba: Python steps hold the GIL.
-busy: Computing
+busy: Mostly computing
+    many-threads: Do once what its tasks repeat. More threads than cores, {threads} for {cores}, are no faster.
     Do once what its tasks repeat, and no more than is needed: else, only more cores help.
 loading: Loading data
     Load only what is used, and once what tasks share: in each worker, or in one task that they depend on.

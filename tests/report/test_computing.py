@@ -189,11 +189,16 @@ def at_work(
 def test_a_function_that_keeps_the_threads_busy_is_named_and_explains_their_waits_for_cores() -> None:
     first, *others = find(at_work(FIT, cpu=33.0))
     assert str(first) == (
-        "Computing. 92 % of all thread time: `fit`, fit.py:1 (12 tasks of fit)\n"
+        "Mostly computing. 92 % of all thread time: `fit`, fit.py:1 (12 tasks of fit)\n"
         "Do once what its tasks repeat, and no more than is needed: else, only more cores help."
     )
     assert (first.kind, first.saves_seconds) == ("busy", None)
     assert {one.kind for one in others} <= {"idle/parallelism"}
+
+
+def test_where_threads_outnumber_cores_the_advice_says_so() -> None:
+    (one,) = (one for one in find(at_work(FIT, cpu=20.0, waits={"core": 18.0}, cores=2.0)) if one.kind == "busy")
+    assert one.advice.endswith("More threads than cores, 4 for 2, are no faster.")
 
 
 def test_it_comes_after_what_can_be_saved_unless_that_is_little() -> None:
