@@ -11,7 +11,7 @@ from dask_efficiency.accounts.buckets import Bucket
 from dask_efficiency.accounts.lines import NATIVE, PYTHON, Stack, is_the_users, place_of
 from dask_efficiency.accounts.waits import LOCK, THREAD
 from dask_efficiency.report.bounds import CORE, without_others
-from dask_efficiency.report.conditions import Conditions
+from dask_efficiency.report.conditions import NOTHING_KNOWN, Conditions
 from dask_efficiency.report.culprits import lost_stacks, senders
 from dask_efficiency.report.cures import with_recipe
 from dask_efficiency.report.kinds import BESIDE, FOR_LOCKS, holds_any, page_of, shares_cores
@@ -26,10 +26,11 @@ COMPUTING = "computing"
 #: Kind of the finding of any other code that keeps threads busy.
 BUSY, LOADING = "busy", "loading"
 #: Names of functions that read or load, and of tasks.
-READS = re.compile(r"read|load|open|decompress|getitem", re.IGNORECASE)
-#: Share of the time of such code that is taken to be in vain, to rank it; and share of its time below which waiting for
-#: the GIL in it needs no finding of its own. By judgement.
-MAY_GO, LITTLE = 0.1, 0.25
+READS = re.compile(r"(?:^|[._])(?:read|load|open|decompress)")
+_READ_TASKS = re.compile(r"read[-_]\w+(?:-fused)?")
+#: Share of the time of such code that is taken to be in vain, to rank it; and all waiting for the GIL, as a share of
+#: it, that needs no finding of its own. By judgement.
+MAY_GO, LITTLE = 0.1, 0.1
 #: Causes of waiting that threads have as others compute likewise: these take turns with them.
 _TURNS = ("gil", "core")
 #: Share of all thread time from which what computes is worth a finding: then its cure may spare most of a run. By
@@ -79,47 +80,56 @@ def busy(report: EfficiencyReport, facts: Conditions) -> tuple[Finding | None, f
     """Finding of one function of the user's, or else of tasks of one prefix, that took most of all thread time.
 
     Whether it can take less is not known, so it counts little beside what can be saved. Also returns the kinds of
-    losses that it explains: waiting for the cores that it computes on, and for the GIL where that is little beside it.
+    losses that it explains: waiting for the cores that it computes on, for threads of a library that compute for it,
+    and for the GIL where that is little beside it.
     """
-    in_library = facts.places.get(LOCK) == THREAD
     waits = [row for row in exact_stacks(report) if row.bucket == Bucket.THREAD_NONCPU]
     rows = [(prefix, stack, ns) for prefix, _, stack, ns in _computed(report) if stack]
-    # Its own threads compute meanwhile.
+    # A library's own threads compute meanwhile.
+    in_library = facts.places.get(LOCK) == THREAD and facts.cores_used > MOST
     rows += [(row.prefix, row.stack, row.ns) for row in waits if in_library and row.cause == LOCK]
-    functions, prefixes = Counter[str](), Counter[str]()
-    for prefix, stack, ns in rows:
-        functions[_own_function(stack)] += ns
-        prefixes[prefix] += ns
-    function, prefix = (max(names, key=names.__getitem__, default="") for names in (functions, prefixes))
+    functions = _sums((_own_function(stack), ns) for _, stack, ns in rows)
+    function = max(functions, key=functions.__getitem__, default="")
+    prefixes = _sums((prefix, ns) for prefix, stack, ns in rows if _own_function(stack) == function)
+    if not function and prefixes:
+        prefixes = Counter(dict(prefixes.most_common(1)))
 
-    def fits(prefix_of: str, stack: Stack) -> bool:
-        return _own_function(stack) == function if function else prefix_of == prefix
+    def fits(prefix: str, stack: Stack) -> bool:
+        return prefix in prefixes and _own_function(stack) == function
 
-    there = [(stack, ns) for of, stack, ns in rows if fits(of, stack)]
+    there = [(stack, ns) for prefix, stack, ns in rows if fits(prefix, stack)]
     held = sum(ns for _, ns in there)
-    waited: Counter[str] = Counter()
-    for row in waits:
-        waited[row.cause] += row.ns if fits(row.prefix, row.stack) else 0
+    whole = _sums((row.cause, row.ns) for row in waits)
+    waited = _sums((row.cause, row.ns) for row in waits if fits(row.prefix, row.stack))
     # Of more, the threads of a library have the cores.
-    takes_turns = (
-        shares_cores(facts) and waited["core"] * facts.cores <= max(facts.cores, facts.threads - facts.cores) * held
-    )
-    whole = report.thread_seconds * 1e9
-    share = (held + (waited["core"] if takes_turns else 0)) / whole if whole else 0.0
-    if share < MOST:
+    most_core = max(facts.cores, facts.threads - facts.cores) * held
+    takes_turns = shares_cores(facts) and waited["core"] * facts.cores <= most_core
+    in_turn = waited["core"] if takes_turns else 0
+    loads = sum(ns for stack, ns in there if reads(stack) or _is_load(stack)) > MOST * held
+    kind = LOADING if loads or (not function and any(map(_READ_TASKS.fullmatch, prefixes))) else BUSY
+    place = _where_busy(report, prefixes, there) + (", or waiting for its turn" if in_turn > held else "")
+    found = much_of_time(report, kind, held + in_turn, place, least=MOST, weight=MAY_GO, facts=facts)
+    if found is None:
         return None, frozenset()
-    kind = LOADING if sum(ns for stack, ns in there if reads(stack)) > MOST * held or READS.search(prefix) else BUSY
-    where = f"{format_share(share)} of all thread time: {_where_busy(report, prefix, there)}"
-    evidence = {"share_of_thread_time": share, KNOWN: MAY_GO * share * report.wall_clock_seconds}
-    words = BESIDE[kind]
-    found = Finding(kind, words.title, where, advice=words.advised(facts), page=page_of(kind), evidence=evidence)
-    found = with_recipe(report, found, there, {prefix: held}, facts)
-    explained = {CORE: takes_turns, GIL: waited["gil"] < LITTLE * held, FOR_LOCKS: in_library}
+    explained = {
+        CORE: takes_turns and waited["core"] > MOST * whole["core"],
+        GIL: whole["gil"] < LITTLE * held,
+        FOR_LOCKS: in_library and waited[LOCK] > MOST * whole[LOCK],
+    }
+    found = with_recipe(report, found, there, prefixes, facts)
     return found, frozenset(kind for kind, is_explained in explained.items() if is_explained)
 
 
-def _where_busy(report: EfficiencyReport, prefix: str, rows: Iterable[tuple[Stack, int]]) -> str:
+def _sums(rows: Iterable[tuple[str, int]]) -> Counter[str]:
+    found: Counter[str] = Counter()
+    for name, ns in rows:
+        found[name] += ns
+    return found
+
+
+def _where_busy(report: EfficiencyReport, prefixes: Counter[str], rows: Iterable[tuple[Stack, int]]) -> str:
     """The user's own function and line of most of the time, or the line that sent the tasks, with these."""
+    (prefix, _), *_ = prefixes.most_common(1) or [("", 0)]
     skew, line = report.skew.get(prefix), report.computed_by.get(prefix, "")
     tasks = f"{format_count(skew.count, 'task') if skew is not None else 'tasks'} of {name_of(prefix)}"
     own = own_line(rows)
@@ -128,10 +138,15 @@ def _where_busy(report: EfficiencyReport, prefix: str, rows: Iterable[tuple[Stac
     return f"{own} ({tasks})" if own else tasks
 
 
-def reads(stack: Stack) -> bool:
-    """True if the user's own code there, or what it calls, reads or loads by its name."""
-    own = max((i for i, frame in enumerate(stack) if is_the_users(frame.file)), default=0)
-    return any(READS.search(frame.function) for frame in stack[own:])
+def reads(stack: Stack, *, by: re.Pattern[str] = READS) -> bool:
+    """True if what the user's own code calls there, or what a library does without it, reads by its name."""
+    own = max((i for i, frame in enumerate(stack) if is_the_users(frame.file)), default=-1)
+    return any(by.search(frame.function) for frame in stack[own + 1 :])
+
+
+def _is_load(stack: Stack) -> bool:
+    """True if a function of the user's reads or loads by its name, and what it calls is C."""
+    return is_the_users(stack[-1].file) and READS.search(stack[-1].function) is not None
 
 
 def _own_function(stack: Stack) -> str:
@@ -155,18 +170,32 @@ def _of_rows(
     )
 
 
-def much_of_time(report: EfficiencyReport, kind: str, ns: float, place: str, **evidence: float) -> Finding | None:
-    """Finding, without a promise, of what took much of all thread time; None if it did not."""
+def much_of_time(
+    report: EfficiencyReport,
+    kind: str,
+    ns: float,
+    place: str,
+    *,
+    least: float = WORTH_COMPUTING,
+    weight: float = 1.0,
+    facts: Conditions = NOTHING_KNOWN,
+    **evidence: float,
+) -> Finding | None:
+    """Finding, without a promise, of what took much of all thread time; None if it did not.
+
+    It counts as if it could save a ``weight`` of that time.
+    """
     others = _others_ns(report)
     whole = report.thread_seconds * 1e9 - others
     share = min(ns / whole, 1.0) if whole > 0 else 0.0
-    if share < WORTH_COMPUTING:
+    if share < least:
         return None
     but = " but what other processes took" if others else ""
     where = f"{format_share(share)} of all thread time{but}{f': {place}' if place else ''}"
     found = BESIDE[kind]
-    evidence = {"share_of_thread_time": share, **evidence, KNOWN: share * whole / 1e9 / report.mean_threads}
-    return Finding(kind, found.title, where, advice=found.advice, page=page_of(kind), evidence=evidence)
+    known = weight * share * whole / 1e9 / report.mean_threads
+    evidence = {"share_of_thread_time": share, **evidence, KNOWN: known}
+    return Finding(kind, found.title, where, advice=found.advised(facts), page=page_of(kind), evidence=evidence)
 
 
 def _others_ns(report: EfficiencyReport) -> float:

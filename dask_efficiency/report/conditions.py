@@ -37,7 +37,7 @@ from dask_efficiency.report.gpu import waiting_seconds
 from dask_efficiency.report.memory_needs import NO_NEEDS, MemoryNeeds, needs_of
 from dask_efficiency.report.messages import FINALIZE, objects_fetched
 from dask_efficiency.report.model import EfficiencyReport
-from dask_efficiency.report.skew import larger_input, ran_alone
+from dask_efficiency.report.skew import larger_input, ran_alone, ran_in_turn
 from dask_efficiency.report.turnover import came_and_went
 from dask_efficiency.report.values import Amount, GilHolder, LongHold
 from dask_efficiency.report.wall_clock import client_doing, client_phase, sending, time_of_client_counts, waited_in_turn
@@ -61,8 +61,6 @@ OF_THREADS = (cause_name(Bucket.THREAD_NONCPU, "sleep"), cause_name(Bucket.THREA
 CHAINED = 0.8
 #: Graphs of one task each from which it matters that the client waited before it sent them: a guess.
 MANY_GRAPHS = 10
-#: Tasks of a chain, at the least. By judgement.
-MIN_CHAIN = 8
 #: Tasks of a graph for each thread below which most threads have nothing to do while it runs. A guess.
 FEW_TASKS = 2
 #: Share of a client's sleep with work outstanding from which it may have waited for that. A guess.
@@ -391,7 +389,7 @@ def conditions_of(report: EfficiencyReport) -> Conditions:
         objects_fetched=objects_fetched(report),
         joining=not report.not_measured,
         came_and_went=bool(came_and_went(report.attendance)),
-        ran_in_turn=_in_turn(report, waited_for),
+        ran_in_turn=ran_in_turn(report, waited_for),
     )
 
 
@@ -442,14 +440,6 @@ def _waited_for(report: EfficiencyReport) -> str:
     waited = report.waited_for
     longest = max(waited, key=lambda prefix: waited[prefix], default="")
     return longest if waited and waited[longest] > MOST * sum(waited.values()) else ""
-
-
-def _in_turn(report: EfficiencyReport, prefix: str) -> bool:
-    """True if tasks of a prefix took most of the run, though never two of them at a time."""
-    skew = report.skew.get(prefix)
-    if skew is None or skew.count < MIN_CHAIN or not report.cluster_seconds:
-        return False
-    return MOST < skew.count * skew.median_seconds / report.cluster_seconds <= 1.0
 
 
 def saturation_needed(report: EfficiencyReport) -> float:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -9,7 +10,7 @@ from dataclasses import dataclass
 from dask_efficiency.accounts.buckets import HELD, Bucket, cause_name
 from dask_efficiency.accounts.metered import AGAIN, FILES, KEPT_OPEN, ONCE, READ, SIZE
 from dask_efficiency.accounts.rows import OTHER
-from dask_efficiency.report.computing import own_line, reads
+from dask_efficiency.report.computing import READS, own_line, reads
 from dask_efficiency.report.kinds import BESIDE, page_of
 from dask_efficiency.report.model import EfficiencyReport
 from dask_efficiency.report.stacks import exact_stacks
@@ -30,6 +31,7 @@ _ELSEWHERE = [cause_name(Bucket.THREAD_NONCPU, cause) for cause in ("network", "
 #: Share of all bytes from which a prefix reads; and of the time of such prefixes that must be in functions that read by
 #: their names, for these to be all that read. By judgement.
 NAMED = 0.1
+_READS = re.compile(rf"{READS.pattern}|getitem")
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +92,7 @@ def read_again(report: EfficiencyReport) -> Finding | None:
         held += report.by_prefix[prefix].ns(*HELD)
         elsewhere += sum(report.causes_by_prefix.get(prefix, {}).get(name, 0) for name in _ELSEWHERE)
     rows = [(row.stack, row.ns, row.cause) for row in exact_stacks(report) if row.prefix in prefixes and row.stack]
-    reading = [(stack, ns) for stack, ns, cause in rows if cause == "file" or reads(stack)]
+    reading = [(stack, ns) for stack, ns, cause in rows if cause == "file" or reads(stack, by=_READS)]
     place = own_line(reading)
     if sum(ns for _, ns in reading) < NAMED * held:  # as in functions of C
         place = own_line((stack, ns) for stack, ns, _ in rows)

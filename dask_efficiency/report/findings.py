@@ -114,8 +114,9 @@ def find(report: EfficiencyReport) -> tuple[Finding, ...]:
     if not much:
         most, explained = busy(report, facts)
         much = [most] if most is not None else []
-    if any(one.kind == OF_GRAPH for one in found) and holds_any(("many-small",), facts):
-        explained |= {"small-tasks"}  # computed together, these are few graphs
+    if holds_any(("many-small",), facts):  # computed together, these are few graphs, and taken in once
+        lost = {one.kind: one.lost_seconds for one in found}
+        explained |= {"small-tasks"} if lost.get(OF_GRAPH, 0.0) > lost.get("small-tasks", 0.0) else set()
     found = [*(one for one in found if one.kind not in explained), *much]
     beside = told_beside(report, facts.memory)
     found += [_beside(kind, where=where, evidence=facts.memory.evidence) for kind, where in beside]

@@ -42,6 +42,8 @@ FEW_IN_LIBRARIES = 0.05
 #: Share from which they crowd these, so that fewer of them may help; and workers' threads, as a multiple of cores, from
 #: which these crowd them. By judgement.
 MANY_IN_LIBRARIES, NEARLY_AS_MANY = 0.25, 0.75
+#: Threads, as a share of the cores, up to which more of them have cores to run on. By judgement.
+SPARE = 0.5
 #: Seconds of building for each task from which it is what tasks are made of that takes long: a hundred times as long as
 #: a task of a collection takes. By judgement.
 LONG_BUILDING = 0.01
@@ -146,7 +148,8 @@ _CONDITIONS: Mapping[str, Callable[[Conditions], bool]] = {
     "children-known": lambda facts: facts.children_seconds > 0,
     "for-libraries": lambda facts: facts.for_libraries,
     "in-libraries": lambda facts: facts.in_libraries,
-    "many-threads": lambda facts: facts.threads > facts.cores and not facts.libraries >= MANY_IN_LIBRARIES,
+    "spare-cores": lambda facts: facts.threads <= SPARE * facts.cores and not facts.libraries >= FEW_IN_LIBRARIES,
+    "many-threads": lambda facts: facts.threads > facts.cores > 0 and not facts.libraries >= MANY_IN_LIBRARIES,
     "no-library": lambda facts: shares_cores(facts) and facts.libraries < FEW_IN_LIBRARIES,
     "gil-taken": lambda facts: facts.gil_taken,
     "crowded-loops": lambda facts: facts.loops_starved and facts.others >= OTHERS,
@@ -434,6 +437,7 @@ seceded: Only tasks that had seceded ran
 computing: Computing in Python
     Use functions of whole arrays or columns, or compile it by numba: Python steps hold the GIL.
 busy: Mostly computing
+    spare-cores: Use more threads or workers, as {threads} threads have {cores} cores, and do once what tasks repeat.
     many-threads: Do once what its tasks repeat. More threads than cores, {threads} for {cores}, are no faster.
     Do once what its tasks repeat, and no more than is needed: else, only more cores help.
 loading: Loading data

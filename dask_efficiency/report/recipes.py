@@ -217,13 +217,17 @@ meta: Dask calls your function, on the client, to learn what it returns
     Pass meta=, an empty result of the same columns and types: without it, Dask tries the function each time.
 restart: Restarting all workers
     kinds: client
-    stack: distributed/client.py Client.restart*
+    stack: distributed/client.py Client.restart|Client._restart
     share: 0.3
     Release results instead, by deleting their futures: a restart starts all processes and imports anew.
+wait-for-workers: Waiting until workers have joined
+    kinds: client
+    stack: distributed/client.py Client.wait_for_workers|Client._wait_for_workers
+    share: 0.3
+    Start workers sooner, or begin with those that are there: Dask gives work to others once they join.
 many-positions: Selecting by an array of positions, which goes into the graph
     kinds: client
     stack: dask/array/slicing.py take > dask/array/_shuffle.py *
-    stack: dask/array/slicing.py slice_wrap_lists
     stack: xarray/core/indexing.py DaskIndexingAdapter._oindex_get
     share: 0.3
     Select on the workers: by slices, or by flags that are an array in chunks, as in map_blocks() or where().
@@ -231,7 +235,7 @@ partition-on: Writing a file for each value of partition_on, in each partition
     kinds: busy
     stack: dask/dataframe/io/parquet/arrow.py _write_partitioned
     share: 0.3
-    Shuffle by that column first, so that a value's rows come together, or choose one with fewer values.
+    Where it has many values, shuffle by that column first, so that the rows of each come together.
 pandas-rows: Python by row, in DataFrame.apply(axis=1)
     kinds: python
     stack: pandas/core/apply.py FrameApply.apply_standard

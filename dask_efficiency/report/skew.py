@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 
+from dask_efficiency.accounts.buckets import Bucket
 from dask_efficiency.accounts.rows import OTHER
 from dask_efficiency.accounts.skew import Skew
 from dask_efficiency.report.model import EfficiencyReport
 from dask_efficiency.runs.stragglers.long_tail import SHARE_OF_RUN, TIMES_LONGER
 from dask_efficiency.show.figures import name_of
-from dask_efficiency.show.finding import Finding
+from dask_efficiency.show.finding import MOST, Finding
 from dask_efficiency.straggler.observations import SIZES_DIFFER
 from dask_efficiency.straggler.wording import long_task
 
@@ -65,6 +66,19 @@ def ran_alone(report: EfficiencyReport) -> Skew | None:
     """Skew of the prefix whose longest task ran alone for most seconds, while threads were free; None if none did."""
     found = max(report.skew.values(), key=lambda one: one.alone_seconds, default=None)
     return found if found is not None and found.alone_seconds > 0 else None
+
+
+def ran_in_turn(report: EfficiencyReport, prefix: str) -> bool:
+    """True if tasks of a prefix took most of the run, though never two of them at a time."""
+    skew = report.skew.get(prefix)
+    if skew is None or skew.count < MIN_TASKS or not report.cluster_seconds:
+        return False
+    took = skew.count * skew.median_seconds
+    # Then the other threads were idle.
+    idle = report.causes_ns(Bucket.IDLE).get("parallelism", 0) / 1e9
+    return MOST * report.cluster_seconds < took <= report.cluster_seconds and (
+        idle > MOST * (report.mean_threads - 1.0) * took
+    )
 
 
 def recorded_tasks(report: EfficiencyReport) -> list[Finding]:

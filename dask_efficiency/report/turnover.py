@@ -34,9 +34,9 @@ class Arrival:
 
 
 def came_and_went(attendance: Mapping[str, int]) -> str:
-    """Number of workers that came and went; empty if all that came were there at one time."""
+    """Number of workers that came and went; empty if most that came were there at one time."""
     workers, most = (attendance.get(name, 0) for name in ("workers", "most_workers"))
-    return f"{workers} workers came and went, at most {most} at a time" if workers > most else ""
+    return f"{workers} workers came and went, at most {most} at a time" if workers >= 2 * most > 0 else ""
 
 
 def first_request(arrivals: Sequence[Arrival]) -> str:

@@ -221,6 +221,7 @@ SEEN = [
     _seen(
         "restart", "client", "7: me/job.py main > distributed/client.py Client.restart > ~threading.py Condition.wait"
     ),
+    _seen("wait-for-workers", "client", "7: me/job.py main > distributed/client.py Client.wait_for_workers"),
     _seen(
         "many-positions",
         "client",
@@ -294,7 +295,8 @@ HEALTHY = [
     (
         "client",
         _stacks(
-            "9: me/a.py f > dask/array/core.py Array.__getitem__ > dask/array/slicing.py slice_slices_and_integers"
+            "9: me/a.py f > dask/array/core.py Array.__getitem__ > dask/array/slicing.py slice_with_newaxes > "
+            "dask/array/slicing.py slice_wrap_lists > dask/array/slicing.py slice_slices_and_integers"
         ),
     ),
     (_GIL, _stacks("9: me/a.py f > pandas/core/frame.py DataFrame.merge > pandas/core/reshape/merge.py merge")),

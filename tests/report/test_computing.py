@@ -217,16 +217,71 @@ def test_what_reads_by_its_name_loads_data() -> None:
     assert one.where == "80 % of all thread time: 12 tasks of fit, computed by `x.compute()` in job.py:3"
 
 
-def test_threads_of_a_library_that_tasks_wait_for_compute_and_those_that_crowd_the_cores_are_named_instead() -> None:
-    pool = stack_of(
-        "me/price.py price", "pandas/io/parsers/readers.py read_csv", "~concurrent/futures/_base.py Future.result"
-    )
-    kinds = {one.kind for one in find(at_work(pool, cpu=4.0, waits={"lock": 24.0}))}
-    assert "loading" in kinds
-    assert "thread-noncpu/lock" not in kinds
+POOL = stack_of(
+    "me/price.py price", "pandas/io/parsers/readers.py read_csv", "~concurrent/futures/_base.py Future.result"
+)
+
+
+def test_threads_of_a_library_that_tasks_wait_for_compute_where_cores_are_in_use() -> None:
+    def kinds(cores: float) -> set[str]:
+        whole = seconds(thread_cpu=4.0, thread_noncpu=24.0, library_threads=8.0, idle=4.0)
+        return {
+            one.kind for one in find(at_work(POOL, cpu=4.0, waits={"lock": 24.0}, cores=cores, by_worker={"w0": whole}))
+        }
+
+    assert "loading" in kinds(2.0)
+    assert "thread-noncpu/lock" not in kinds(2.0)
+    # threads of a pool that wait themselves, such as for a server
+    assert "thread-noncpu/lock" in kinds(32.0)
+    assert not kinds(32.0) & {"busy", "loading"}
+
+
+def test_threads_of_a_library_that_crowd_the_cores_are_named_instead() -> None:
     kinds = {one.kind for one in find(at_work(FIT, cpu=8.0, waits={"core": 28.0}))}
     assert "busy" not in kinds
     assert "thread-noncpu/core" in kinds
+
+
+@pytest.mark.parametrize("cause", ["gil", "core"])
+def test_what_other_tasks_wait_for_is_still_a_finding(cause: str) -> None:
+    waits = causes(**{f"thread-noncpu/{cause}": 14.0})
+    report = at_work(
+        FIT,
+        cpu=24.0,
+        waits={},
+        by_worker={"w0": seconds(thread_cpu=24.0, thread_noncpu=14.0, idle=2.0)},
+        by_prefix={"fit": seconds(thread_cpu=24.0), "clean": seconds(thread_noncpu=14.0)},
+        causes_by_worker={"w0": waits},
+        causes_by_prefix={"fit": {}, "clean": waits},
+    )
+    assert {"busy", f"thread-noncpu/{cause}"} <= {one.kind for one in find(report)}
+
+
+@pytest.mark.parametrize(
+    ("prefix", "stack", "kind"),
+    [
+        ("read-csv", FIT[1:], "loading"),
+        ("read_parquet-fused", FIT[1:], "loading"),
+        ("read_parquet-fit", FIT[1:], "busy"),
+        ("read_parquet-fit", FIT, "busy"),
+        ("fit", stack_of("me/m.py load_model"), "loading"),
+        ("fit", stack_of("me/m.py load_and_fit", "numpy/linalg/_linalg.py svd"), "busy"),
+        ("fit", stack_of("me/m.py process_workload"), "busy"),
+        ("fit", stack_of("me/m.py price_spread", "pandas/core/frame.py DataFrame.__getitem__"), "busy"),
+    ],
+)
+def test_tasks_load_where_what_they_call_does_and_not_for_the_name_of_a_task_that_does_more(
+    prefix: str, stack: Stack, kind: str
+) -> None:
+    rows = (ProfileRow("thread-cpu", NATIVE, prefix, stack, 5),)
+    whole = {prefix: seconds(thread_cpu=36.0)}
+    report = at_work(stack, cpu=36.0, waits={}, profile=rows, by_prefix=whole, causes_by_prefix={prefix: {}}, skew={})
+    assert {one.kind for one in find(report)} & {"busy", "loading"} == {kind}
+
+
+def test_where_cores_are_free_more_threads_are_the_advice() -> None:
+    (one,) = (one for one in find(at_work(FIT, cpu=38.0, waits={}, cores=32.0)) if one.kind == "busy")
+    assert one.advice.startswith("Use more threads or workers, as 4 threads have 32 cores")
 
 
 def test_collections_of_garbage_are_named_as_dask_sees_them_end() -> None:

@@ -209,6 +209,11 @@ def test_workers_that_came_and_went_are_the_place_of_the_time_without_any() -> N
     one = find(report_of(seconds(thread_cpu=16), attendance=there, **times))[0]
     assert (one.kind, one.where) == ("no-workers", "7 workers came and went, at most 2 at a time")
     assert one.advice.startswith("Keep some, as by adapt(minimum=)")
+    # one of ten was started again
+    again = find(
+        report_of(seconds(thread_cpu=16), attendance={"workers": 11, "most_workers": 10, "most_threads": 10}, **times)
+    )[0]
+    assert (again.where, again.advice) == ("", "Start workers before the work, or scale up sooner.")
     all_stayed = find(report_of(seconds(thread_cpu=16), attendance=there | {"workers": 2}, **times))[0]
     assert (all_stayed.where, all_stayed.advice) == ("", "Start workers before the work, or scale up sooner.")
 
@@ -228,6 +233,8 @@ def test_graphs_that_one_compute_would_send_together_are_no_finding_of_small_tas
 
     assert kinds(220) & {"idle/graph", "small-tasks"} == {"idle/graph"}
     assert "small-tasks" in kinds(2)
+    idle = causes(**{"idle/graph": 3.0, "idle/scheduler": 27.0})
+    assert "small-tasks" in kinds(220)
 
 
 def test_tasks_that_ran_one_after_the_other_for_most_of_the_run_are_a_chain() -> None:
