@@ -41,16 +41,8 @@ slots and, while one records, to the recorder. It does so
   slots, because the same stimulus may still add that its result could not be stored;
 - at each new stimulus, where only Dask's digests tell which task spilled.
 
-**Results** have a list of their own, which is read whenever the other is: nobody but
-:class:`~dask_efficiency.accounts.worker.results.WorkerResults` asks for these entries, and each task has two of them.
-
-==========  ==========================================  ===========================================================
-Stored      a result is there, of a task or of          its prefix, span and size
-            another worker
-Swapped     a result was written to disk, or read back  which of the two
-Released    a result is there no more
-Peaked      the process has more memory than before
-==========  ==========================================  ===========================================================
+**Results** that are stored, released or spilled are no entries:
+:class:`~dask_efficiency.accounts.worker.results.WorkerResults` hears of them at once, as it needs no order.
 
 **Invariants**, each with the test that holds it:
 
@@ -231,40 +223,7 @@ class Noted(NamedTuple):
     nbytes: int = 0
 
 
-class Stored(NamedTuple):
-    """A result is there: that of a task, or one that was sent here."""
-
-    at: int
-    key: Any
-    prefix: str
-    #: Empty of one that was sent here.
-    span: str
-    #: By Dask's estimate.
-    nbytes: int
-
-
-class Swapped(NamedTuple):
-    """A result was written to disk, or is back in memory."""
-
-    at: int
-    key: Any
-    spilled: bool
-
-
-class Released(NamedTuple):
-    """A result is there no more."""
-
-    at: int
-    key: Any
-
-
-class Peaked(NamedTuple):
-    """The process has more memory than before in a window; written in any thread."""
-
-    at: int
-
-
-Entry: TypeAlias = Taken | Moved | Observed | Turned | Spilled | Noted | Stored | Swapped | Released | Peaked
+Entry: TypeAlias = Taken | Moved | Observed | Turned | Spilled | Noted
 
 
 def in_order(entries: Iterable[Entry]) -> list[Entry]:
@@ -274,9 +233,7 @@ def in_order(entries: Iterable[Entry]) -> list[Entry]:
 
 # -- as plain data -------------------------------------------------------------------------------
 
-_KINDS = {
-    kind.__name__: kind for kind in (Taken, Moved, Observed, Turned, Spilled, Noted, Stored, Swapped, Released, Peaked)
-}
+_KINDS = {kind.__name__: kind for kind in (Taken, Moved, Observed, Turned, Spilled, Noted)}
 
 
 def to_plain(entries: Iterable[Entry]) -> list[list[Any]]:

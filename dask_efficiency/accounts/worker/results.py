@@ -3,16 +3,16 @@
 Theory of operation
 ===================
 
-Three entries of the log say all: a result is :class:`~dask_efficiency.accounts.worker.log.Stored` (it was computed here
-or sent here), :class:`~dask_efficiency.accounts.worker.log.Swapped` (written to disk, or read back), and
-:class:`~dask_efficiency.accounts.worker.log.Released`. At each instant a result that is stored is in one of two states,
-``held`` or ``spilled``, and counts there with its size as Dask estimates it. So both states add up to Dask's own sum of
-managed bytes, and the second is what its buffer counts as spilled.
+Three calls say all: a result is stored (it was computed here, or sent here), swapped (written to disk, or read back),
+or released. At each instant a result that is stored is in one of two states, ``held`` or ``spilled``, and counts there
+with its size as Dask estimates it. So both states add up to Dask's own sum of managed bytes, and the second is what its
+buffer counts as spilled.
 
 **Byte-seconds** are whole numbers of byte-nanoseconds. A result of n bytes that is held from s to t adds n (t - s),
 which is n t - n s: so a row keeps its level and one more number, from which n s was taken when the result came and to
-which n t was added when it went. Its integral until now is the level times now, plus that number. Entries need not
-come in the order of their instants, and nothing is done for a result that merely stays.
+which n t was added when it went. Its integral until now is the level times now, plus that number. Calls need not come
+in the order of their instants, and nothing is done for a result that merely stays. So hooks need no log of them, which
+took most of the time that a result costs.
 
 **Rows** are by span and prefix. Of results that were sent here Dask does not tell the span: it is empty. Rows are
 bounded: those that hold nothing go when a window opens and no other is open, and of too many the rest share one.
@@ -20,11 +20,10 @@ bounded: those that hold nothing go when a window opens and no other is open, an
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable
 from typing import Any
 
 from dask_efficiency.accounts.rows import OTHER
-from dask_efficiency.accounts.worker.log import Entry, Peaked, Released, Stored, Swapped
+from dask_efficiency.accounts.worker.log import prefix_of, span_of
 from dask_efficiency.accounts.worker.reservations import MAX_WINDOWS
 
 #: Pairs of span and prefix that are kept apart. A guess that bounds an answer.
@@ -50,7 +49,9 @@ class WorkerResults:
         self._on_disk: set[Any] = set()
         #: Results that were too large for the memory, and were written to disk as they were stored.
         self._early: dict[Any, None] = {}
-        #: Bytes by prefix at the peaks of the process, by instant; whoever wants none of them any more deletes it.
+        #: Peaks of the process, by instant, of which it is not known yet what was there; added to in any thread.
+        self.asked: list[int] = []
+        #: Bytes by prefix at these, by instant; whoever wants none of them any more deletes it.
         self.at_peaks: dict[int, dict[str, tuple[int, int]]] = {}
         #: By window, oldest first: integrals at its opening.
         self._windows: dict[str, dict[Name, tuple[int, int]]] = {}
@@ -58,43 +59,85 @@ class WorkerResults:
     def __len__(self) -> int:
         return len(self._results)
 
-    def read(self, entries: Iterable[Entry]) -> None:
-        """Follow what was stored, swapped and released."""
-        for entry in entries:
-            if type(entry) is Stored:
-                at, key, prefix, span, nbytes = entry
-                if key in self._results:
-                    self._release(key, at)
-                row = self._rows.get((span, prefix))
-                if row is None:
-                    row = self._new_row((span, prefix))
-                self._results[key] = row, nbytes
-                row[0] += nbytes
-                row[2] -= nbytes * at
-                self.held = held = self.held + nbytes
-                if held + self.spilled > self._most_managed:
-                    self._most_managed = held + self.spilled
-                if self._early and key in self._early:
-                    del self._early[key]
-                    self._swap(key, at, spilled=True)
-                elif held > self._most_held:
-                    self._most_held = held
-            elif type(entry) is Released:
-                self._release(entry[1], entry[0])
-            elif type(entry) is Swapped:
-                self._swap(entry.key, entry.at, spilled=entry.spilled)
-            elif type(entry) is Peaked:
-                self.at_peaks[entry.at] = self.by_prefix()
+    def store(self, at: int, key: Any, prefix: str, span: Any, nbytes: int) -> None:
+        """Count a result from now on; the span of one that was sent here is empty."""
+        if self.asked:
+            self.answer()
+        if key in self._results:
+            self.release(at, key)
+        row = self._rows.get((span, prefix)) if type(span) is str else None
+        if row is None:
+            row = self._new_row(span_of(span), prefix_of(prefix))
+        self._results[key] = row, nbytes
+        row[0] += nbytes
+        row[2] -= nbytes * at
+        self.held = held = self.held + nbytes
+        if held + self.spilled > self._most_managed:
+            self._most_managed = held + self.spilled
+        if self._early and key in self._early:
+            del self._early[key]
+            self.swap(at, key, spilled=True)
+        elif held > self._most_held:
+            self._most_held = held
 
-    def begin_anew(self, results: Iterable[Stored], on_disk: Container[Any], *, at: int) -> None:
-        """Have these results from now on, and no others."""
+    def release(self, at: int, key: Any) -> None:
+        """Count a result no more."""
+        if self.asked:
+            self.answer()
+        found = self._results.pop(key, None)
+        if found is None:
+            return
+        row, nbytes = found
+        if self._on_disk and key in self._on_disk:
+            self._on_disk.remove(key)
+            row[1] -= nbytes
+            row[3] += nbytes * at
+            self.spilled -= nbytes
+        else:
+            row[0] -= nbytes
+            row[2] += nbytes * at
+            self.held -= nbytes
+
+    def release_all(self, at: int) -> None:
+        """Have no results."""
         for key in list(self._results):
-            self._release(key, at)
+            self.release(at, key)
         self._early.clear()
-        for stored in results:
-            self.read([stored])
-            if stored.key in on_disk:
-                self._swap(stored.key, stored.at, spilled=True)
+
+    def swap(self, at: int, key: Any, *, spilled: bool) -> int:
+        """Count a result as one that is on disk, or that is not any more; returns its size, 0 if nothing changed."""
+        if self.asked:
+            self.answer()
+        found = self._results.get(key)
+        if found is None:
+            if spilled:
+                if len(self._early) >= MAX_EARLY:
+                    self._early.clear()
+                self._early[key] = None
+            return 0
+        if (key in self._on_disk) is spilled:
+            return 0
+        row, size = found
+        nbytes = size
+        if spilled:
+            self._on_disk.add(key)
+        else:
+            self._on_disk.remove(key)
+            nbytes = -nbytes
+        row[0] -= nbytes
+        row[1] += nbytes
+        row[2] += nbytes * at
+        row[3] -= nbytes * at
+        self.held -= nbytes
+        self.spilled += nbytes
+        self._most_held = max(self._most_held, self.held)
+        self._most_spilled = max(self._most_spilled, self.spilled)
+        return size
+
+    def answer(self) -> None:
+        """Note what is there for those that asked: it has not changed since."""
+        while self.asked:
+            self.at_peaks[self.asked.pop()] = self.by_prefix()
 
     def by_prefix(self) -> dict[str, tuple[int, int]]:
         """Bytes held and spilled now, by prefix that has any."""
@@ -137,48 +180,7 @@ class WorkerResults:
                 found[name] = held - before[0], spilled - before[1]
         return found
 
-    def _swap(self, key: Any, at: int, *, spilled: bool) -> None:
-        found = self._results.get(key)
-        if found is None:
-            if spilled:
-                if len(self._early) >= MAX_EARLY:
-                    self._early.clear()
-                self._early[key] = None
-            return
-        if (key in self._on_disk) is spilled:
-            return
-        row, nbytes = found
-        if spilled:
-            self._on_disk.add(key)
-        else:
-            self._on_disk.remove(key)
-            nbytes = -nbytes
-        row[0] -= nbytes
-        row[1] += nbytes
-        row[2] += nbytes * at
-        row[3] -= nbytes * at
-        self.held -= nbytes
-        self.spilled += nbytes
-        self._most_held = max(self._most_held, self.held)
-        self._most_spilled = max(self._most_spilled, self.spilled)
-
-    def _release(self, key: Any, at: int) -> None:
-        found = self._results.pop(key, None)
-        if found is None:
-            return
-        row, nbytes = found
-        if self._on_disk and key in self._on_disk:
-            self._on_disk.remove(key)
-            row[1] -= nbytes
-            row[3] += nbytes * at
-            self.spilled -= nbytes
-        else:
-            row[0] -= nbytes
-            row[2] += nbytes * at
-            self.held -= nbytes
-
-    def _new_row(self, name: Name) -> _Row:
-        """A new row; the one that all others share once there are too many."""
-        if len(self._rows) >= MAX_ROWS:
-            name = _OTHERS
+    def _new_row(self, span: str, prefix: str) -> _Row:
+        """Row of a span and prefix; the one that all others share once there are too many."""
+        name = (span, prefix) if (span, prefix) in self._rows or len(self._rows) < MAX_ROWS else _OTHERS
         return self._rows.setdefault(name, [0, 0, 0, 0])

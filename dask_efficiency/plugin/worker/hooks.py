@@ -25,8 +25,6 @@ from dask_efficiency.accounts.worker.log import (
     Moved,
     Noted,
     Observed,
-    Released,
-    Stored,
     Taken,
     TaskSet,
     Turned,
@@ -34,6 +32,7 @@ from dask_efficiency.accounts.worker.log import (
     prefix_of,
     span_of,
 )
+from dask_efficiency.accounts.worker.results import WorkerResults
 from dask_efficiency.accounts.worker.slots import AT_WORK, Slots
 from dask_efficiency.plugin.names import RECOMPUTED
 from dask_efficiency.plugin.worker.pending import MIN_RATED_NS, PendingTasks
@@ -153,14 +152,16 @@ class WorkerHooks:
         spills: SpillWatch,
         threads: TaskThreads,
         log: list[Entry],
-        held: list[Entry],
+        results: WorkerResults,
         *,
-        read_held: Callable[[], object],
+        results_failed: Callable[[Exception], object],
         failed: Callable[[Exception], object],
         at: int,
     ) -> None:
         self.cost = HookCost()
-        self._held, self._read_held = held, read_held
+        #: None after a failure.
+        self._results: WorkerResults | None = results
+        self._results_failed = results_failed
         self.slots, self._worker = slots, worker
         self._state, self._tasks, self._executing = worker.state, worker.state.tasks, worker.state.executing
         self._pending, self._spills, self._threads = pending, spills, threads
@@ -242,14 +243,26 @@ class WorkerHooks:
             self._failed(error)
 
     def _hold(self, key: Any, finish: str) -> None:
-        """Log that a result of another worker or of a client is there, or that any is there no more."""
-        held = self._held
-        if len(held) >= MAX_ENTRIES:
-            self._read_held()
-        if finish != "memory":
-            held.append(_new(Released, (monotonic_ns(), key)))
-        elif (ts := self._tasks.get(key)) is not None:
-            held.append(stored(ts, monotonic_ns()))
+        """Count a result of another worker or of a client that is there, or any that is there no more."""
+        if finish == "memory":
+            if (ts := self._tasks.get(key)) is not None:
+                self._store(ts, monotonic_ns(), whole_number(ts.nbytes))
+        elif (results := self._results) is not None:
+            try:
+                results.release(monotonic_ns(), key)
+            except Exception as error:
+                self._count_no_results(error)
+
+    def _store(self, ts: Any, at: int, nbytes: int) -> None:
+        if (results := self._results) is not None:
+            try:
+                results.store(at, ts.key, ts.prefix, ts.span_id, nbytes)
+            except Exception as error:
+                self._count_no_results(error)
+
+    def _count_no_results(self, error: Exception) -> None:
+        self._results = None
+        self._results_failed(error)
 
     def _make_room(self) -> None:
         """Read the log if it is long, or at a new stimulus if only digests tell which task spilled."""
@@ -342,7 +355,7 @@ class WorkerHooks:
                 if size is not None:
                     made = size if type(size) is int and size < MAX_NANOSECONDS else whole_number(size)
                     if ts.state == "memory":  # else it was cancelled
-                        self._held.append(stored(ts, at, made))
+                        self._store(ts, at, made)
                         if worked is not None:
                             self._pending.sizes.worked(prefix_of(ts.prefix), key, worked, made)
             elif finish == "rescheduled" and key in self._threads.stopped_by_shuffle:
@@ -368,7 +381,6 @@ class WorkerHooks:
         entries = in_order(self._log)
         self._log.clear()
         self.slots.read(entries)
-        self._read_held()
         if self._recorder is not None:
             self._recorder.read(entries, whole=whole)
         self._pending.finalize(self.slots.take(all_of_them=all_of_them), at=monotonic_ns())
@@ -428,15 +440,6 @@ class WorkerHooks:
         if changes:
             self._log += reversed(changes)
             self._observed, self._waits = None, True
-
-
-def stored(ts: Any, at: int, nbytes: int = -1) -> Stored:
-    """Entry of a task whose result is there."""
-    prefix, span = ts.prefix, ts.span_id
-    if type(span) is not str or len(prefix) + len(span) > MAX_PREFIX_LENGTH or not (prefix + span).isascii():
-        prefix, span = prefix_of(prefix), span_of(span)
-    entry: Stored = _new(Stored, (at, ts.key, prefix, span, whole_number(ts.nbytes) if nbytes < 0 else nbytes))
-    return entry
 
 
 def stored_ns(ts: Any) -> int:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+from contextlib import suppress
 from functools import partial
 from time import monotonic_ns
 from typing import Any
@@ -34,11 +36,9 @@ from dask_efficiency.accounts.metered import (
     UNSPILLED,
     Metered,
 )
-from dask_efficiency.accounts.worker.log import Entry, Peaked
 from dask_efficiency.accounts.worker.results import WorkerResults
 from dask_efficiency.plugin.guard import Guard
 from dask_efficiency.plugin.processors import most_of_group
-from dask_efficiency.plugin.worker.hooks import stored
 from dask_efficiency.plugin.worker.process_memory import PROCESS_MEMORY, MemoryReading
 from dask_efficiency.plugin.worker.spill_watch import SpillWatch
 from dask_efficiency.plugin.worker.threads import TaskThreads
@@ -47,6 +47,8 @@ from dask_efficiency.plugin.worker.window_details import begin_window
 #: Growth of a peak from which it is asked again what was in it. By judgement.
 MIN_GROWTH = 1.01
 _SECONDS_AN_HOUR = 3600
+#: Shares of what is spilled, for each of which it is kept how much the process would have had: others lie between two.
+_SHARES = (0.0, 0.25, 0.5, 0.75, 1.0)
 
 
 class _Window:
@@ -56,20 +58,31 @@ class _Window:
         self.area = area
         self.peak = NOT_MEASURED
         self.most_held = self.most_spilled = self.most_managed = 0
-        #: The most of the process with what was on disk.
-        self.unspilled = NOT_MEASURED
+        #: The most of the process with some of what was on disk, by its share.
+        self.unspilled = [0.0] * len(_SHARES)
+        #: Bytes that were written to disk, and those by which the process had less memory then.
+        self.written = self.freed = 0
         #: Peak at which the log asks for the results of then, and its instant.
         self.asked = self.asked_at = 0
         self.low = LowerEnvelope(at=at)
         self.group = most_of_group()
+
+    def without_spilling(self) -> int:
+        """The most that the process would have had with everything in memory.
+
+        Spilling frees less than the size of a result where others share its memory, such as slices of one table. So
+        what was on disk counts with the share by which spilling had made the process smaller.
+        """
+        share = min(max(self.freed / self.written, 0.0), 1.0) if self.written else 1.0
+        place, rest = divmod(share * (len(_SHARES) - 1), 1.0)
+        below = self.unspilled[int(place)]
+        return round(below + rest * (self.unspilled[min(int(place) + 1, len(_SHARES) - 1)] - below))
 
 
 class MemoryMeter:
     """Measures the memory of one worker, until a failure; called on the event loop, but for what hears of readings."""
 
     def __init__(self, worker: Worker, threads: TaskThreads) -> None:
-        #: The log of results, in which several write, and whose reader they are.
-        self.log: list[Entry] = []
         self.results = WorkerResults()
         what = f"dask_efficiency no longer measures the memory of {worker.address}"
         self._joined = object()
@@ -82,6 +95,8 @@ class MemoryMeter:
         self._last: MemoryReading | None = None
         #: Bytes of results on disk then.
         self._last_spilled = 0
+        #: Bytes of the process as this turn of the event loop wrote to disk, -1 if it did not, and bytes written.
+        self._before_writing, self._written = NOT_MEASURED, 0
 
     def start(self, spills: SpillWatch) -> None:
         """Begin to measure, with the results that are there."""
@@ -90,8 +105,13 @@ class MemoryMeter:
 
     def _start(self, spills: SpillWatch) -> None:
         at = monotonic_ns()
-        there = [stored(ts, at) for ts in self._worker.state.tasks.values() if ts.state == "memory"]
-        self.results.begin_anew(there, spills.on_disk, at=at)
+        results, on_disk = self.results, spills.on_disk
+        results.release_all(at)
+        for ts in self._worker.state.tasks.values():
+            if ts.state == "memory":
+                results.store(at, ts.key, ts.prefix, ts.span_id, whole_number(ts.nbytes))
+                if ts.key in on_disk:
+                    results.swap(at, ts.key, spilled=True)
         PROCESS_MEMORY.join(self._joined, lambda: self.guard(self._held) or 0, partial(self.guard, self._heard))
         self._threads.measures_memory = True
 
@@ -99,11 +119,28 @@ class MemoryMeter:
         """Measure no more."""
         _stop(self._threads, self._joined)
 
-    def read(self) -> None:
-        """Follow the log of results."""
-        entries = self.log[:]
-        del self.log[: len(entries)]  # others may be written meanwhile
-        self.guard(self.results.read, entries)
+    def swapped(self, key: Any, on_disk: bool) -> None:
+        """Note that a result is on disk now, or is no more."""
+        self.guard(self._swapped, key, on_disk=on_disk)
+
+    def _swapped(self, key: Any, *, on_disk: bool) -> None:
+        nbytes = self.results.swap(monotonic_ns(), key, spilled=on_disk)
+        if on_disk and nbytes and self._windows:
+            if self._before_writing < 0:  # whoever spills a result lets go of it later in this turn
+                with suppress(RuntimeError):  # no event loop runs here
+                    asyncio.get_running_loop().call_soon(self.guard, self._wrote)
+                    self._before_writing, self._written = self._resident(), 0
+            self._written += nbytes
+
+    def _wrote(self) -> None:
+        """Note how much smaller the process is once results were written to disk."""
+        freed, self._before_writing = self._before_writing - self._resident(), NOT_MEASURED
+        for window in self._windows.values():
+            window.written += self._written
+            window.freed += freed
+
+    def _resident(self) -> int:
+        return whole_number(self._worker.monitor.get_process_memory())
 
     def _held(self) -> int:
         """Bytes of results in memory now, by Dask; called in any thread."""
@@ -121,31 +158,32 @@ class MemoryMeter:
             self._area += (last.resident + reading.resident) * (reading.at - last.at) // 2
         self._peak = max(self._peak, reading.peak)
         before, self._last_spilled = self._last_spilled, self._on_disk()[0]
-        # What left memory since the peak was still in it then.
-        unspilled = max(reading.resident + self._last_spilled, reading.peak + min(before, self._last_spilled))
+        spilled = self._last_spilled
         for window in list(self._windows.values()):
             window.low.add(reading.at, reading.resident - reading.held)
             window.peak = max(window.peak, reading.peak)
-            window.unspilled = max(window.unspilled, unspilled)
+            # What left memory since the peak was still in it then.
+            window.unspilled = [
+                max(most, reading.resident + share * spilled, reading.peak + share * min(before, spilled))
+                for most, share in zip(window.unspilled, _SHARES, strict=True)
+            ]
             if window.peak > MIN_GROWTH * window.asked:
                 window.asked, window.asked_at = window.peak, reading.at
-                self.log.append(Peaked(reading.at))
+                self.results.asked.append(reading.at)
 
     def sample(self) -> None:
-        """Read the memory of the process, and how much was held since the last call; the log has been read."""
+        """Read the memory of the process, and how much was held since the last call."""
         if PROCESS_MEMORY.read() is None:
-            resident = whole_number(self._worker.monitor.get_process_memory())
+            resident = self._resident()
             self._heard(MemoryReading(monotonic_ns(), resident, resident, self._held()))
         held, spilled, managed = self.results.take_most()
         for window in self._windows.values():
             window.most_held, window.most_spilled = max(window.most_held, held), max(window.most_spilled, spilled)
             window.most_managed = max(window.most_managed, managed)
+        self.results.answer()
         at_peaks = self.results.at_peaks
-        wanted = {window.asked_at for window in self._windows.values()}
-        for at in at_peaks.keys() - wanted:
+        for at in at_peaks.keys() - {window.asked_at for window in self._windows.values()}:
             del at_peaks[at]
-        for at in wanted - at_peaks.keys():  # this reading's
-            at_peaks[at] = self.results.by_prefix()
 
     def levels(self) -> list[Any]:
         """Memory of a heartbeat."""
@@ -165,7 +203,7 @@ class MemoryMeter:
         )
 
     def open_window(self, window: str, at: int) -> None:
-        """Begin a window; the log has been read."""
+        """Begin a window."""
         self.sample()
         self.results.open_window(window, at=at)
         begin_window(self._windows, window, _Window(at, self._area))
@@ -190,7 +228,7 @@ class MemoryMeter:
                 found[Metered(MEMORY, "", prefix, label + AT_PEAK, BYTES)] = nbytes
         group = most_of_group()
         levels = {PROCESS: mark.peak, IN_MEMORY: mark.most_held, ON_DISK: mark.most_spilled, **self._limits()}
-        levels |= {MANAGED: mark.most_managed, UNSPILLED: mark.unspilled}
+        levels |= {MANAGED: mark.most_managed, UNSPILLED: mark.without_spilling()}
         levels[CONTAINER] = group if group is not None and group != mark.group else 0
         found |= {_of_worker(label, BYTES): level for label, level in levels.items()}
         found = {metered: value for metered, value in found.items() if value > 0}

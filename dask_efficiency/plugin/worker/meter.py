@@ -50,7 +50,7 @@ from dask_efficiency.plugin.worker.memory import MemoryMeter
 from dask_efficiency.plugin.worker.pending import PendingTasks
 from dask_efficiency.plugin.worker.process_metrics import ProcessMetrics, ProcessThreads
 from dask_efficiency.plugin.worker.sensors.readings import WorkerSensors
-from dask_efficiency.plugin.worker.spill_watch import KeptBack, SpillWatch, spill_noter, swap_noter
+from dask_efficiency.plugin.worker.spill_watch import KeptBack, SpillWatch, spill_noter
 from dask_efficiency.plugin.worker.thread_looks import ThreadLooks
 from dask_efficiency.plugin.worker.threads import TaskThreads
 from dask_efficiency.plugin.worker.window_details import MeteredWindows
@@ -162,8 +162,7 @@ class WorkerMeter:
         self._causes = WorkerCauses(worker, self.threads)
         log: list[Entry] = []
         self._memory = memory = MemoryMeter(worker, self.threads)
-        noters = spill_noter(log, worker, self.threads, self._guard.fail), swap_noter(memory.log, self._guard.fail)
-        self.spills = SpillWatch(worker.data, *noters)
+        self.spills = SpillWatch(worker.data, spill_noter(log, worker, self.threads, self._guard.fail), memory.swapped)
         self._shuffles = ShuffleWatch(worker)
         self._receivers, self._of_messages = Replacements(), object()
         self._kept_back = KeptBack()
@@ -184,8 +183,8 @@ class WorkerMeter:
             beside=lambda: MESSAGES_HERE.metered(of_messages),
         )
         self.hooks = WorkerHooks(
-            *(worker, self._slots, self._pending, self.spills, self.threads, log, memory.log),
-            read_held=memory.read,
+            *(worker, self._slots, self._pending, self.spills, self.threads, log, memory.results),
+            results_failed=memory.guard.fail,
             failed=self._guard.fail,
             at=at,
         )

@@ -24,7 +24,7 @@ from dask_efficiency.accounts.metered import (
     Metered,
 )
 from dask_efficiency.accounts.rows import add
-from dask_efficiency.accounts.worker.log import Entry, Spilled, Swapped
+from dask_efficiency.accounts.worker.log import Entry, Spilled
 from dask_efficiency.plugin.patches import EVICT, READ_BACK, WRITE_OUT, Replacements
 from dask_efficiency.plugin.worker.threads import TaskThreads
 
@@ -161,18 +161,6 @@ class SpillWatch:
         if len(self._starts) > MAX_TIMES:
             for times in (self._starts, self._stops, self._before):
                 del times[: MAX_TIMES // 2]
-
-
-def swap_noter(log: list[Entry], failed: Callable[[Exception], object]) -> Callable[[Any, bool], object]:
-    """Make the callback of a SpillWatch that logs which result is on disk now, or is no more."""
-
-    def note(key: Any, on_disk: bool) -> None:
-        try:
-            log.append(Swapped(monotonic_ns(), key, on_disk))
-        except Exception as error:
-            failed(error)
-
-    return note
 
 
 class KeptBack:

@@ -1,4 +1,4 @@
-"""Byte-seconds of results: of entries by hand, of a real log, and against sums over every instant."""
+"""Byte-seconds of results: by hand, of a real log, and against sums over every instant."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import json
 import random
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -14,29 +14,48 @@ from hypothesis import strategies as st
 from dask_efficiency.accounts.memory import byte_milliseconds
 from dask_efficiency.accounts.rows import OTHER
 from dask_efficiency.accounts.worker import results as module
-from dask_efficiency.accounts.worker.log import (
-    Entry,
-    Moved,
-    Noted,
-    Peaked,
-    Released,
-    Stored,
-    Swapped,
-    Taken,
-    from_plain,
-    in_order,
-    to_plain,
-)
+from dask_efficiency.accounts.worker.log import MAX_PREFIX_LENGTH, Moved, Noted, Taken, from_plain
 from dask_efficiency.accounts.worker.reservations import MAX_WINDOWS
 from dask_efficiency.accounts.worker.results import WorkerResults
 
 SCENE = Path(__file__).parents[2] / "data" / "scenes" / "one_worker.json"
 
 
-def read(*entries: Entry) -> WorkerResults:
-    results = WorkerResults()
-    results.read(entries)
+class Stored(NamedTuple):
+    at: int
+    key: Any
+    prefix: str
+    span: str
+    nbytes: int
+
+
+class Swapped(NamedTuple):
+    at: int
+    key: Any
+    spilled: bool
+
+
+class Released(NamedTuple):
+    at: int
+    key: Any
+
+
+Step = Stored | Swapped | Released
+
+
+def follow(results: WorkerResults, *steps: Step) -> WorkerResults:
+    for step in steps:
+        if isinstance(step, Stored):
+            results.store(*step)
+        elif isinstance(step, Swapped):
+            results.swap(step.at, step.key, spilled=step.spilled)
+        else:
+            results.release(*step)
     return results
+
+
+def read(*steps: Step) -> WorkerResults:
+    return follow(WorkerResults(), *steps)
 
 
 def test_a_result_counts_with_its_size_while_it_is_held_and_while_it_is_on_disk() -> None:
@@ -68,20 +87,34 @@ def test_a_result_too_large_for_the_memory_is_on_disk_from_its_beginning_on() ->
 def test_the_most_is_since_the_last_call() -> None:
     results = read(Stored(1, "x", "load", "", 100), Swapped(2, "x", True), Stored(3, "y", "load", "", 30))
     assert results.take_most() == (100, 100, 130)
-    results.read([Released(4, "x"), Stored(5, "z", "load", "", 10)])
+    follow(results, Released(4, "x"), Stored(5, "z", "load", "", 10))
     assert results.take_most() == (40, 100, 130)
     assert results.take_most() == (40, 0, 40)
 
 
-def test_bytes_at_a_peak_are_those_of_its_place_in_the_log() -> None:
-    results = read(Stored(1, "x", "load", "", 100), Peaked(2), Released(3, "x"))
-    assert results.at_peaks == {2: {"load": (100, 0)}}
+def test_bytes_at_a_peak_are_those_before_the_next_change() -> None:
+    changes = Stored(3, "y", "load", "", 1), Swapped(3, "x", True), Released(3, "x")
+    for change in changes:
+        results = read(Stored(1, "x", "load", "", 100))
+        results.asked.append(2)
+        follow(results, change)
+        assert (results.at_peaks, results.asked) == ({2: {"load": (100, 0)}}, [])
+
+
+def test_names_are_cut_and_fit_to_travel_and_a_span_may_be_anything() -> None:
+    results = WorkerResults()
+    results.store(0, "x", "p" * 500, ["a", "list"], 1)
+    results.store(0, "y", "p" * 500, ["a", "list"], 2)
+    results.store(0, "z", "\ud800", None, 3)
+    found = results.by_prefix()
+    assert list(found.values()) == [(3, 0), (3, 0)]
+    assert all(len(prefix) <= MAX_PREFIX_LENGTH and prefix.encode() for prefix in found)
 
 
 def test_a_window_has_the_byte_seconds_since_its_opening() -> None:
     results = read(Stored(0, "x", "load", "s", 10))
     results.open_window("w", at=100)
-    results.read([Stored(150, "y", "sum", "s", 3), Released(160, "x")])
+    follow(results, Stored(150, "y", "sum", "s", 3), Released(160, "x"))
     assert results.close_window("w", at=200) == {("s", "load"): (600, 0), ("s", "sum"): (150, 0)}
     assert results.close_window("w", at=200) == {}
     for i in range(MAX_WINDOWS + 1):
@@ -90,10 +123,11 @@ def test_a_window_has_the_byte_seconds_since_its_opening() -> None:
     assert results.close_window("1", at=400) == {("s", "sum"): (300, 0)}
 
 
-def test_whoever_begins_anew_has_these_results_and_no_others() -> None:
-    results = read(Stored(0, "x", "load", "", 10), Stored(0, "y", "load", "", 1))
-    results.begin_anew([Stored(50, "y", "load", "", 1), Stored(50, "z", "sum", "", 5)], {"z"}, at=40)
-    assert results.integrals(60) == {("", "load"): (400 + 40 + 10, 0), ("", "sum"): (0, 50)}
+def test_whoever_begins_anew_has_no_result_of_before() -> None:
+    results = read(Stored(0, "x", "load", "", 10), Stored(0, "y", "load", "", 1), Swapped(0, "z", True))
+    results.release_all(40)
+    follow(results, Stored(50, "y", "load", "", 1), Stored(50, "z", "sum", "", 5))
+    assert results.integrals(60) == {("", "load"): (400 + 40 + 10, 0), ("", "sum"): (50, 0)}
 
 
 def test_rows_are_bounded_and_those_that_hold_nothing_go_when_a_window_opens(monkeypatch) -> None:
@@ -101,7 +135,7 @@ def test_rows_are_bounded_and_those_that_hold_nothing_go_when_a_window_opens(mon
     results = read(Stored(0, "kept", "load", "", 10), Stored(0, "gone", "a", "", 1), Released(50, "gone"))
     results.open_window("w", at=100)
     for i in range(20):
-        results.read([Stored(100, f"x{i}", f"p{i}", "", 1), Released(110, f"x{i}")])
+        follow(results, Stored(100, f"x{i}", f"p{i}", "", 1), Released(110, f"x{i}"))
     results.open_window("another", at=150)
     found = results.close_window("w", at=200)
     assert found == {("", "load"): (1_000, 0), **{("", f"p{i}"): (10, 0) for i in range(3)}, ("", OTHER): (170, 0)}
@@ -150,27 +184,16 @@ _steps = st.one_of(
 )
 
 
-@given(st.lists(st.tuples(st.integers(0, 1 << 45), _steps)), st.integers(0, 1 << 45), st.randoms())
-def test_byte_seconds_are_the_sum_over_every_instant_however_the_log_is_cut(steps, rest, chance) -> None:
-    at, entries, slowly = 0, [], ByInstant()
-    known: set[Any] = set()
+@given(st.lists(st.tuples(st.integers(0, 1 << 45), _steps)), st.integers(0, 1 << 45))
+def test_byte_seconds_are_the_sum_over_every_instant(steps, rest) -> None:
+    at, results, slowly = 0, WorkerResults(), ByInstant()
     for elapsed, step in steps:
         at += elapsed
         entry = step._replace(at=at)
-        if isinstance(entry, Swapped) and entry.key not in known:
+        if isinstance(entry, Swapped) and entry.key not in slowly.there:
             continue  # of a result that is stored next, see above
-        if isinstance(entry, Released):
-            known.discard(entry.key)
-        elif isinstance(entry, Stored):
-            known.add(entry.key)
-        entries.append(entry)
-    results, left = WorkerResults(), list(entries)
-    while left:
-        cut = chance.randint(1, len(left))
-        results.read(left[:cut])
-        for entry in left[:cut]:
-            slowly.apply(entry)
-        del left[:cut]
+        follow(results, entry)
+        slowly.apply(entry)
         assert (results.held, results.spilled) == slowly.managed()
         assert [sum(column) for column in zip(*results.by_prefix().values(), strict=True)] in (
             [],
@@ -181,14 +204,13 @@ def test_byte_seconds_are_the_sum_over_every_instant_however_the_log_is_cut(step
     assert found == {name: tuple(row) for name, row in slowly.sums.items() if any(row)}
 
 
-def entries_of_a_scene() -> list[Entry]:
-    """The log of a real worker, with an entry for each result that it made, and releases at some instants."""
+def steps_of_a_scene() -> list[Step]:
+    """Results that a real worker made by its log, some of which are spilled, and their releases."""
     scene = json.loads(SCENE.read_text(encoding="utf-8"))
-    found: list[Entry] = []
+    found: list[Step] = []
     prefixes: dict[Any, tuple[str, str]] = {}
     chance = random.Random(0)
     for entry in from_plain(scene["log"]):
-        found.append(entry)
         if isinstance(entry, Taken):
             prefixes[entry.key] = entry.prefix, entry.span
         elif isinstance(entry, Moved) and entry.finish == "memory" and entry.key in prefixes:
@@ -197,21 +219,18 @@ def entries_of_a_scene() -> list[Entry]:
                 found.append(Swapped(entry.at + 1_000, entry.key, True))
         elif isinstance(entry, Noted) and entry.finish == "released":
             found.append(Released(entry.at, entry.key))
-    return in_order(found)
+    return sorted(found, key=lambda step: step.at)
 
 
 def test_in_a_real_workers_log_byte_seconds_add_up_to_the_integral_of_its_managed_memory() -> None:
-    entries = entries_of_a_scene()
-    assert from_plain(json.loads(json.dumps(to_plain(entries)))) == [
-        entry._replace(key=str(entry.key)) if hasattr(entry, "key") else entry for entry in entries
-    ]
+    steps = steps_of_a_scene()
     results = WorkerResults()
     managed = at = 0
-    for entry in entries:
-        managed += (results.held + results.spilled) * (entry.at - at)
-        at = entry.at
-        results.read([entry])
-    assert results.held + results.spilled == sum(entry.nbytes for entry in entries if isinstance(entry, Stored))
+    for step in steps:
+        managed += (results.held + results.spilled) * (step.at - at)
+        at = step.at
+        follow(results, step)
+    assert results.held + results.spilled == sum(step.nbytes for step in steps if isinstance(step, Stored))
     assert sum(held + spilled for held, spilled in results.integrals(at).values()) == managed > 0
 
 

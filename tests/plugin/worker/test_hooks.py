@@ -228,10 +228,10 @@ class Accounts:
             rate=self.rated.extend,
         )
         self.slots = Slots(self.ledger)
-        self.results, self.held = WorkerResults(), list[Entry]()
+        self.results = WorkerResults()
         self.hooks = WorkerHooks(
-            *(world.worker, self.slots, self.pending, self.spills, threads, log, self.held),
-            read_held=self.read_held,
+            *(world.worker, self.slots, self.pending, self.spills, threads, log, self.results),
+            results_failed=self.failures.append,
             failed=self.failures.append,
             at=world.now,
         )
@@ -242,10 +242,6 @@ class Accounts:
         self.hooks.transition(key, start, finish)
         if self.at_once:
             self.hooks._read(all_of_them=False, whole=False)
-
-    def read_held(self) -> None:
-        self.results.read(self.held)
-        self.held.clear()
 
     def _library(self, reservation: Any, waited: int) -> int:
         return waited // 3

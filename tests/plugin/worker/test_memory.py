@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Sequence
 from types import SimpleNamespace
 from typing import Any
 
@@ -9,7 +11,7 @@ import pytest
 
 from dask_efficiency.plugin.worker import memory as module
 from dask_efficiency.plugin.worker.memory import MemoryMeter
-from dask_efficiency.plugin.worker.process_memory import ProcessMemory
+from dask_efficiency.plugin.worker.process_memory import MemoryReading, ProcessMemory
 
 
 def meter_of(data: Any) -> MemoryMeter:
@@ -32,3 +34,36 @@ def test_a_mapping_that_fails_ends_the_measurement_and_nothing_else(monkeypatch:
     memory.read()
     assert memory.read() is None
     assert meter.guard.off is not None
+
+
+def spilled(resident: Sequence[int], *, outside: bool = False) -> int:
+    """Peak as if nothing were on disk, of a process of these sizes as a result of 100 bytes is spilled."""
+    meter = meter_of(SimpleNamespace(spilled_total=(100, 0)))
+    sizes = iter(resident)
+    meter._worker.monitor = SimpleNamespace(get_process_memory=lambda: next(sizes))  # type: ignore[assignment]
+    meter._windows["w"] = window = module._Window(0, 0)
+    meter.results.store(0, "x", "load", "", 100)
+
+    async def turn() -> None:
+        meter.swapped("x", True)
+        await asyncio.sleep(0)
+
+    if outside:
+        meter.swapped("x", True)
+    else:
+        asyncio.run(turn())
+    assert meter.guard.off is None
+    meter._heard(MemoryReading(1, 300, 300, 0))
+    meter._heard(MemoryReading(2, 310, 390, 0))
+    return window.without_spilling()
+
+
+@pytest.mark.parametrize(
+    ("after", "most"), [(400, 490), (450, 440), (500, 390), (600, 390), (300, 490)], ids="all half none more less".split()
+)
+def test_what_is_on_disk_counts_as_far_as_spilling_freed_memory(after: int, most: int) -> None:
+    assert spilled([500, after]) == most
+
+
+def test_where_it_is_not_known_what_spilling_freed_all_of_it_counts() -> None:
+    assert spilled([], outside=True) == 490
