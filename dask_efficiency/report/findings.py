@@ -83,6 +83,8 @@ NAMED = frozenset({"slow-worker", "slow-host", "repeats", "reads-again", *EXPLAI
 #: Loss while one task puts a result together, which is part of its way to the client.
 FETCHED = "idle/parallelism"
 OF_GRAPH = "idle/graph"
+#: Process memory above the limit, told where neither spilling nor pauses are, which have the size as well.
+OVER_LIMIT = "over-limit"
 
 
 def find(report: EfficiencyReport) -> tuple[Finding, ...]:
@@ -118,8 +120,9 @@ def find(report: EfficiencyReport) -> tuple[Finding, ...]:
         lost = {one.kind: one.lost_seconds for one in found}
         explained |= {"small-tasks"} if lost.get(OF_GRAPH, 0.0) > lost.get("small-tasks", 0.0) else set()
     found = [*(one for one in found if one.kind not in explained), *much]
-    beside = told_beside(report, facts.memory)
-    found += [_beside(kind, where=where, evidence=facts.memory.evidence) for kind, where in beside]
+    sized = any(one.kind in (Bucket.SPILL, Bucket.PAUSED) for one in found)
+    beside = [(kind, where) for kind, where in told_beside(report, facts.memory) if kind != OVER_LIMIT or not sized]
+    found += [_beside(kind, facts, where=where, evidence=facts.memory.evidence) for kind, where in beside]
     found = [kept_promise(report, one, least) for one in found]
     worth = [one for one in found if one.saves_seconds is None or one.saves_seconds >= least]
     worth = [one for one in worth if not follows(first, report, one.kind)]
@@ -142,11 +145,13 @@ def _kept_busy(report: EfficiencyReport, facts: Conditions, *much: Finding | Non
 def leading(report: EfficiencyReport) -> tuple[Finding, ...]:
     """Findings that are shown first, at most :data:`MAX_SHOWN`.
 
-    What went wrong, what costs most, of which none is far smaller than the first, and what is not measured, or leaks.
+    What went wrong, what costs most, of which none is far smaller than the first, and what is not measured, leaks, or
+    may be killed.
     """
     found = find(report)
     wrong = [one for one in found if one.kind in ENDINGS]
-    unknown = [one for one in found if one.kind == "leak" or (one.kind == Bucket.UNMEASURED and report.not_measured)]
+    unmeasured = Bucket.UNMEASURED if report.not_measured else ""
+    unknown = [one for one in found if one.kind in ("leak", OVER_LIMIT, unmeasured)]
     costs = [one for one in found if one not in (*wrong, *unknown)]
     costs = [one for one in costs if _expected_saving(one) >= WORTH_SHOWING * _expected_saving(costs[0])]
     shown = (*wrong, *costs)[: MAX_SHOWN - len(unknown)]

@@ -89,6 +89,7 @@ _CONDITIONS: Mapping[str, Callable[[Conditions], bool]] = {
     "leaks": lambda facts: facts.memory.grown > 0,
     "ran-ahead": lambda facts: facts.memory.ran_ahead and facts.saturation > HOLDS_BACK,
     "ran-ahead-anyway": lambda facts: facts.memory.ran_ahead,
+    "shared": lambda facts: facts.memory.shared,
     "second-use": lambda facts: facts.memory.second_use,
     "tasks-take-most": lambda facts: facts.memory.tasks_take_most,
     "too-little": lambda facts: facts.memory.too_little,
@@ -245,6 +246,7 @@ thread-noncpu: Tasks off the CPU, for no known reason
     See what they wait for: I/O, sleep, a lock, the GIL, or a library's own threads at work.
 spill: Spilling to disk
     leaks: Find what keeps memory in tasks of {left_by}, which left it behind: more memory only delays this.
+    shared: Copy what is a part of larger data, or raise worker.memory.target: results share memory, and count {managed} with a process of {peak}.
     held: Release what is not used again: {held_by} holds {held_bytes} of {held_results}{held_sent} that no task waits for.
     ran-ahead: Set distributed.scheduler.worker-saturation to 1.1, from {saturation}: {kept_bytes} of {kept} ran ahead.
     ran-ahead-anyway: Give workers {enough} each, or read in the tasks that use it: {kept_bytes} of {kept} ran ahead.
@@ -430,6 +432,9 @@ client: No work on the cluster
     See what the client does between its calls to Dask.
 leak: Memory of workers grows, and stays
     Find what keeps it, such as caches and global lists; until then, restart workers (--lifetime).
+over-limit: Workers take more memory than their limit
+    tasks-take-most: Give workers {enough} each, or fewer threads: {at_a_time} tasks of {hungriest} at a time take {working} each.
+    Give workers {enough} each, make partitions smaller, or persist less: they have {memory_limit}.
 spare-memory: Workers have memory to spare
     Ask for less memory, or use more threads in each worker.
 seceded: Only tasks that had seceded ran

@@ -11,6 +11,7 @@ from dask_efficiency.plugin.names import ALL_WORKERS
 from dask_efficiency.report.blocks import FOR_SCHEDULER
 from dask_efficiency.report.conditions import Conditions
 from dask_efficiency.report.culprits import senders
+from dask_efficiency.report.kinds import SPILLS
 from dask_efficiency.report.lost_time import CauseLoss
 from dask_efficiency.report.memory import byte_seconds
 from dask_efficiency.report.metered import own_labels, spilled_text
@@ -21,6 +22,8 @@ from dask_efficiency.report.values import Culprit
 from dask_efficiency.show.figures import format_count, name_of, named, sentence
 from dask_efficiency.show.finding import MOST
 
+#: Loss that spilling explains where it is much: workers' event loops write and read.
+LATE_LOOPS = "overhead/event-loop"
 #: Share of the time of a culprit that a user's label must cover to be named: waits just outside it share the line's
 #: cause. A guess.
 COVERED = 0.9
@@ -38,6 +41,8 @@ def place_of_loss(report: EfficiencyReport, facts: Conditions, part: CauseLoss, 
         return workers_of(report, part.bucket)
     if part.bucket is Bucket.OVERHEAD and facts.overhead_of_blocks:
         return sentence(facts.blocked_by)
+    if part.kind == LATE_LOOPS and facts.spilling >= SPILLS and facts.memory.size:
+        return facts.memory.size
     if part.bucket is Bucket.IDLE:
         if part.cause in ("graph", *FOR_SCHEDULER):
             return _who_held_up(facts, part.cause) or _most_of_time(report, part.cause)

@@ -39,8 +39,8 @@ class Finding:
     ----------
     kind
         Its kind: a bucket and a cause (``"thread-noncpu/sleep"``), what stands still (``"stalled/task"``), or another,
-        such as ``"slow-worker"``, ``"long-task"``, ``"repeats"``, ``"client"``, ``"no-workers"``, ``"leak"`` or
-        ``"spare-memory"``.
+        such as ``"slow-worker"``, ``"long-task"``, ``"repeats"``, ``"client"``, ``"no-workers"``, ``"leak"``,
+        ``"over-limit"`` or ``"spare-memory"``.
     title
         The kind in words, at most :data:`MAX_TITLE` characters.
     where

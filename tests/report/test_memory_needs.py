@@ -7,9 +7,11 @@ import pytest
 from dask_efficiency import EfficiencyReport
 from dask_efficiency.accounts.memory import Why
 from dask_efficiency.accounts.metered import (
+    AT_PEAK,
     BYTES,
     BYTES_AN_HOUR,
     GROWTH,
+    IN_MEMORY,
     LIMIT,
     MANAGED,
     MEMORY,
@@ -22,7 +24,7 @@ from dask_efficiency.report.memory_needs import NOTHING_MEASURED, ideal_limit, n
 from dask_efficiency.report.turnover import LostWorker
 from dask_efficiency.report.values import HeldFor, HeldResult, MeteredRow
 from dask_efficiency.show.finding import Basis, Finding
-from tests.report.samples import report_of, seconds, skew
+from tests.report.samples import causes, report_of, seconds, skew
 
 GIB = 2**30
 #: A worker of 4 GiB with Dask's thresholds, whose results took 3.0 GiB, of which 0.7 were on disk, and its process 2.6.
@@ -167,6 +169,36 @@ def test_memory_of_running_tasks_is_that_of_their_threads() -> None:
     found = advice(spilling(hungry, skew={"fit": replace(skew(count=9), p95_working=1.4 * GIB)}))
     assert found.startswith("Give workers 4.4 GiB each, or fewer threads: 2 tasks of fit at a time take 1.4 GiB each.")
     assert "threads" not in advice(spilling(hungry, skew={"fit": replace(skew(count=9), p95_working=0.1 * GIB)}))
+
+
+def test_a_process_above_its_limit_is_told_though_it_cost_no_time() -> None:
+    hungry = SHORT | {MANAGED: 1000, PROCESS: 5 * GIB, UNSPILLED: 5 * GIB}
+    skews = {"fit": replace(skew(count=9), p95_working=2.2 * GIB)}
+    slept = {"by_worker": {"w1": seconds(thread_cpu=10, thread_noncpu=10)}, "skew": skews}
+    last = leading(spilling(hungry, **slept))[-1]
+    assert (last.kind, last.where) == ("over-limit", "2.6 GiB too little: 6.6 GiB a worker would do, it has 4.0 GiB")
+    assert last.advice == "Give workers 6.6 GiB each, or fewer threads: 2 tasks of fit at a time take 2.2 GiB each."
+    assert last.evidence["memory_needed"] == pytest.approx(6.6 * GIB)
+    # Within its limit, or where spilling has the size.
+    for report in (spilling(hungry | {PROCESS: 4 * GIB}, **slept), spilling(hungry)):
+        assert "over-limit" not in {one.kind for one in find(report)}
+
+
+def test_event_loops_that_are_late_as_workers_spill_have_the_size() -> None:
+    late = {"w1": causes(**{"overhead/event-loop": 9.0})}
+    many = {"w1": seconds(thread_cpu=9, overhead=9, spill=2)}
+    found = {one.kind: one for one in find(spilling(by_worker=many, causes_by_worker=late))}
+    assert found["overhead/event-loop"].where == "1.3 GiB too little: 5.3 GiB a worker would do, it has 4.0 GiB"
+    assert found["overhead/event-loop"].advice == "Give workers 5.3 GiB each: event loops are late, as workers spill."
+
+
+def test_results_that_share_memory_are_counted_more_often_than_they_take_it() -> None:
+    shared = SHORT | {MANAGED: 6 * GIB, IN_MEMORY + AT_PEAK: 3 * GIB}
+    assert advice(spilling(shared)) == (
+        "Copy what is a part of larger data, or raise worker.memory.target: results share memory, and count 6.0 GiB with a "
+        "process of 2.6 GiB."
+    )
+    assert "share" not in advice(spilling(SHORT | {IN_MEMORY + AT_PEAK: 2 * GIB}))
 
 
 def test_futures_that_a_client_holds_have_its_line() -> None:
