@@ -1,6 +1,6 @@
 """Claim: with the memory that a finding names nothing is spilled, paused or killed; with four fifths of it, it is.
 
-Eight programs, each after a public report, run on two workers with too little memory. The report of that
+Fourteen programs, each after a public report, run on two workers with too little memory. The report of that
 run must give the answer of its discussion on its first screen. Of the first six, the finding names a size: they run
 again with it, and with four fifths of it. Dask's own counters judge these runs (bytes that workers wrote to disk, and
 pauses and restarts among the scheduler's events): the report has no part in it. Spilling less than a hundredth of the
@@ -141,6 +141,74 @@ def leaking(client: Client) -> float:
     return float(sum(client.gather(client.map(parse, range(60)))))
 
 
+def create_dict(size: int) -> dict[int, dict[int, int]]:
+    """Makes some 650 MiB of small objects."""
+    return {i: dict.fromkeys(range(i, i + 100), i) for i in range(size)}
+
+
+def nested(client: Client) -> int:
+    return len(client.submit(create_dict, 140_000).result())
+
+
+def read_and_concat(number: int) -> int:
+    """Needs some 130 MiB, as files are read and put together."""
+    files = [part(20 * number + i) for i in range(4)]
+    table = pd.concat(files)
+    time.sleep(0.3)
+    return len(table)
+
+
+def concatenated(client: Client) -> int:
+    return sum(client.gather(client.map(read_and_concat, range(24))))
+
+
+def window(number: int) -> list[np.ndarray]:
+    """Parts of one array, each of which counts as if it were alone."""
+    whole = mebibytes(16)
+    return [whole[i:] for i in range(8)]
+
+
+def windows(client: Client) -> int:
+    made = client.map(window, range(16))
+    wait(made)
+    return sum(client.gather(client.map(len, made)))
+
+
+@cache
+def prepared(number: int) -> pd.DataFrame:
+    return part(number)
+
+
+def job(number: int) -> float:
+    """Leaves 14 MiB in a cache."""
+    time.sleep(0.15)
+    return float(prepared(number)["c0"].sum())
+
+
+def jobs(client: Client) -> float:
+    return sum(client.gather(client.map(job, range(50))))
+
+
+def load(mebibytes_of_file: int) -> np.ndarray:
+    made = mebibytes(mebibytes_of_file)
+    time.sleep(0.2)
+    return made
+
+
+def one_large_file(client: Client) -> float:
+    files = client.map(load, [*[4] * 20, 420])
+    return sum(client.gather(client.map(lambda one: float(one[0]), files)))
+
+
+def rounds(client: Client) -> int:
+    kept = []
+    for i in range(12):
+        kept += client.map(load, [16] * 4, pure=False)
+        wait(kept)
+        time.sleep(0.1 * (i > 6))
+    return len(kept)
+
+
 TASKS = {"dataframe.shuffle.method": "tasks", "array.rechunk.method": "tasks"}
 #: Names of the programs, in the order of the issue that asks for them.
 PROGRAMS = {
@@ -200,6 +268,52 @@ PROGRAMS = {
         "1 GiB",
         r"grows, and stays",
         workers={"threads_per_worker": 1},
+        sized=False,
+    ),
+    "nested dicts": Program(
+        "PrefectHQ/prefect issue 2772: a task never ends, as nannies kill its workers: its dicts need more memory",
+        nested,
+        "500 MiB",
+        r"(?i)killed .* create_dict",
+        {"distributed.scheduler.allowed-failures": 1},
+        sized=False,
+    ),
+    "concat": Program(
+        "NREL/buildstockbatch issue 210: what one task reads must fit as often as there are threads",
+        concatenated,
+        "700 MiB",
+        r"4 tasks of read_and_concat at a time",
+        {"distributed.worker.memory.terminate": False},
+        {"threads_per_worker": 4},
+        sized=False,
+    ),
+    "slices": Program(
+        "dask/distributed issue 4061: workers spill with a quarter of their memory in use: sizes count shared memory",
+        windows,
+        "1 GiB",
+        r"results share memory",
+        sized=False,
+    ),
+    "cache": Program(
+        "dask/distributed issue 2757: memory grows with each task, which returns nothing large: find what keeps it",
+        jobs,
+        "1 GiB",
+        r"left by tasks of job",
+        workers={"threads_per_worker": 1},
+        sized=False,
+    ),
+    "one large file": Program(
+        "dask/dask issue 4700: one partition is loaded whole by one worker, which needs memory for it",
+        one_large_file,
+        "600 MiB",
+        r"too little on worker",
+        sized=False,
+    ),
+    "rounds": Program(
+        "dask/distributed issue 2464: memory grows with each compute, whose futures are kept: let go of them",
+        rounds,
+        "600 MiB",
+        r"holds .* of load.* that no task waits for",
         sized=False,
     ),
 }
