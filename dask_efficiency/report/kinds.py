@@ -246,7 +246,7 @@ thread-noncpu: Tasks off the CPU, for no known reason
     See what they wait for: I/O, sleep, a lock, the GIL, or a library's own threads at work.
 spill: Spilling to disk
     leaks: Find what keeps memory in tasks of {left_by}, which left it behind: more memory only delays this.
-    shared: Copy what is a part of larger data, or raise worker.memory.target: results share memory, and count {managed} with a process of {peak}.
+    shared: Copy slices of larger data, or raise worker.memory.target: results count {managed} in a process of {peak}.
     held: Release what is not used again: {held_by} holds {held_bytes} of {held_results}{held_sent} that no task waits for.
     ran-ahead: Set distributed.scheduler.worker-saturation to 1.1, from {saturation}: {kept_bytes} of {kept} ran ahead.
     ran-ahead-anyway: Give workers {enough} each, or read in the tasks that use it: {kept_bytes} of {kept} ran ahead.
@@ -453,7 +453,7 @@ reads-again: The same files are read again and again
     Use chunks as the files have them, or load each file once, in one task that the others depend on.
 gpu-idle: GPUs idle
     See what tasks do between their kernels, and give GPUs more work at a time.
-""")
+""")  # noqa: E501
 
 #: Title of waiting for locks if tasks wait for libraries whose own threads compute.
 IN_LIBRARIES = "Waiting for threads of a library"

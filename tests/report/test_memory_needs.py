@@ -195,10 +195,9 @@ def test_event_loops_that_are_late_as_workers_spill_have_the_size() -> None:
 def test_results_that_share_memory_are_counted_more_often_than_they_take_it() -> None:
     shared = SHORT | {MANAGED: 6 * GIB, IN_MEMORY + AT_PEAK: 3 * GIB}
     assert advice(spilling(shared)) == (
-        "Copy what is a part of larger data, or raise worker.memory.target: results share memory, and count 6.0 GiB with a "
-        "process of 2.6 GiB."
+        "Copy slices of larger data, or raise worker.memory.target: results count 6.0 GiB in a process of 2.6 GiB."
     )
-    assert "share" not in advice(spilling(SHORT | {IN_MEMORY + AT_PEAK: 2 * GIB}))
+    assert "slices" not in advice(spilling(SHORT | {IN_MEMORY + AT_PEAK: 2 * GIB}))
 
 
 def test_futures_that_a_client_holds_have_its_line() -> None:

@@ -59,7 +59,9 @@ def spilled(resident: Sequence[int], *, outside: bool = False) -> int:
 
 
 @pytest.mark.parametrize(
-    ("after", "most"), [(400, 490), (450, 440), (500, 390), (600, 390), (300, 490)], ids="all half none more less".split()
+    ("after", "most"),
+    [(400, 490), (450, 440), (500, 390), (600, 390), (300, 490)],
+    ids=["all", "half", "none", "it grew", "more"],
 )
 def test_what_is_on_disk_counts_as_far_as_spilling_freed_memory(after: int, most: int) -> None:
     assert spilled([500, after]) == most
