@@ -2,7 +2,7 @@
 
 Tasks take known amounts of memory: results, temporary arrays, bytearrays that stay, files that are mapped, arrays that
 two results share, and what a library's pool gives out. They run one or two at a time on one worker; what a task takes
-is claimed of those that run alone. The same runs are watched by two other tools. distributed's ``MemorySampler`` samples
+is claimed of those that run alone. The same runs are watched by two other tools. distributed's ``MemorySampler`` has
 managed memory and that of processes, so that its figures are the most of the first, the rise of the second from the
 beginning to the most (working), and to the end (left). dask-memusage (``pip install dask-memusage``; a dash where it is
 missing) samples the process every 10 ms, and has the least and the most of each task; it is made for workers of one
