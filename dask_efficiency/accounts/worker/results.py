@@ -49,8 +49,9 @@ class WorkerResults:
         self._on_disk: set[Any] = set()
         #: Results that were too large for the memory, and were written to disk as they were stored.
         self._early: dict[Any, None] = {}
-        #: Peaks of the process, by instant, of which it is not known yet what was there; added to in any thread.
-        self.asked: list[int] = []
+        #: What any thread may add, until the next call: instants of peaks of the process, of which it is not known yet
+        #: what was there; and results that were swapped, with the instant, and True if they are on disk now.
+        self.unread: list[int | tuple[int, Any, bool]] = []
         #: Bytes by prefix at these, by instant; whoever wants none of them any more deletes it.
         self.at_peaks: dict[int, dict[str, tuple[int, int]]] = {}
         #: By window, oldest first: integrals at its opening.
@@ -61,8 +62,8 @@ class WorkerResults:
 
     def store(self, at: int, key: Any, prefix: str, span: Any, nbytes: int) -> None:
         """Count a result from now on; the span of one that was sent here is empty."""
-        if self.asked:
-            self.answer()
+        if self.unread:
+            self.read()
         if key in self._results:
             self.release(at, key)
         row = self._rows.get((span, prefix)) if type(span) is str else None
@@ -76,14 +77,14 @@ class WorkerResults:
             self._most_managed = held + self.spilled
         if self._early and key in self._early:
             del self._early[key]
-            self.swap(at, key, spilled=True)
+            self._swap(at, key, True)
         elif held > self._most_held:
             self._most_held = held
 
     def release(self, at: int, key: Any) -> None:
         """Count a result no more."""
-        if self.asked:
-            self.answer()
+        if self.unread:
+            self.read()
         found = self._results.pop(key, None)
         if found is None:
             return
@@ -106,8 +107,11 @@ class WorkerResults:
 
     def swap(self, at: int, key: Any, *, spilled: bool) -> int:
         """Count a result as one that is on disk, or that is not any more; returns its size, 0 if nothing changed."""
-        if self.asked:
-            self.answer()
+        if self.unread:
+            self.read()
+        return self._swap(at, key, spilled)
+
+    def _swap(self, at: int, key: Any, spilled: bool) -> int:
         found = self._results.get(key)
         if found is None:
             if spilled:
@@ -134,10 +138,15 @@ class WorkerResults:
         self._most_spilled = max(self._most_spilled, self.spilled)
         return size
 
-    def answer(self) -> None:
-        """Note what is there for those that asked: it has not changed since."""
-        while self.asked:
-            self.at_peaks[self.asked.pop()] = self.by_prefix()
+    def read(self) -> None:
+        """Note what was there at peaks, as it has not changed since, and follow what other threads swapped."""
+        unread = self.unread
+        while unread:
+            one = unread.pop(0)
+            if isinstance(one, tuple):
+                self._swap(*one)
+            elif one not in self.at_peaks:  # which several windows asked
+                self.at_peaks[one] = self.by_prefix()
 
     def by_prefix(self) -> dict[str, tuple[int, int]]:
         """Bytes held and spilled now, by prefix that has any."""

@@ -353,7 +353,7 @@ class WorkerHooks:
                     nbytes = (input_bytes(ts) if ts.dependencies else 0.0) or float(whole_number(ts.nbytes))
                 size = ts.nbytes
                 if size is not None:
-                    made = size if type(size) is int and size < MAX_NANOSECONDS else whole_number(size)
+                    made = size if type(size) is int and 0 <= size < MAX_NANOSECONDS else whole_number(size)
                     if ts.state == "memory":  # else it was cancelled
                         self._store(ts, at, made)
                         if worked is not None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from contextlib import suppress
 from functools import partial
+from threading import get_ident
 from time import monotonic_ns
 from typing import Any
 
@@ -97,6 +98,8 @@ class MemoryMeter:
         self._last_spilled = 0
         #: Bytes of the process as this turn of the event loop wrote to disk, -1 if it did not, and bytes written.
         self._before_writing, self._written = NOT_MEASURED, 0
+        #: Thread of the event loop, once it is known.
+        self._loop = 0
 
     def start(self, spills: SpillWatch) -> None:
         """Begin to measure, with the results that are there."""
@@ -104,7 +107,7 @@ class MemoryMeter:
             self.guard(self._start, spills)
 
     def _start(self, spills: SpillWatch) -> None:
-        at = monotonic_ns()
+        at, self._loop = monotonic_ns(), get_ident()
         results, on_disk = self.results, spills.on_disk
         results.release_all(at)
         for ts in self._worker.state.tasks.values():
@@ -120,14 +123,17 @@ class MemoryMeter:
         _stop(self._threads, self._joined)
 
     def swapped(self, key: Any, on_disk: bool) -> None:
-        """Note that a result is on disk now, or is no more."""
+        """Note that a result is on disk now, or is no more; called in any thread, as a task may read any result."""
         self.guard(self._swapped, key, on_disk=on_disk)
 
     def _swapped(self, key: Any, *, on_disk: bool) -> None:
+        if get_ident() != self._loop:
+            self.results.unread.append((monotonic_ns(), key, on_disk))
+            return
         nbytes = self.results.swap(monotonic_ns(), key, spilled=on_disk)
         if on_disk and nbytes and self._windows:
             if self._before_writing < 0:  # whoever spills a result lets go of it later in this turn
-                with suppress(RuntimeError):  # no event loop runs here
+                with suppress(RuntimeError):  # it does not run
                     asyncio.get_running_loop().call_soon(self.guard, self._wrote)
                     self._before_writing, self._written = self._resident(), 0
             self._written += nbytes
@@ -169,18 +175,18 @@ class MemoryMeter:
             ]
             if window.peak > MIN_GROWTH * window.asked:
                 window.asked, window.asked_at = window.peak, reading.at
-                self.results.asked.append(reading.at)
+                self.results.unread.append(reading.at)
 
     def sample(self) -> None:
         """Read the memory of the process, and how much was held since the last call."""
         if PROCESS_MEMORY.read() is None:
             resident = self._resident()
             self._heard(MemoryReading(monotonic_ns(), resident, resident, self._held()))
+        self.results.read()
         held, spilled, managed = self.results.take_most()
         for window in self._windows.values():
             window.most_held, window.most_spilled = max(window.most_held, held), max(window.most_spilled, spilled)
             window.most_managed = max(window.most_managed, managed)
-        self.results.answer()
         at_peaks = self.results.at_peaks
         for at in at_peaks.keys() - {window.asked_at for window in self._windows.values()}:
             del at_peaks[at]

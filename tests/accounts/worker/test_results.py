@@ -96,9 +96,21 @@ def test_bytes_at_a_peak_are_those_before_the_next_change() -> None:
     changes = Stored(3, "y", "load", "", 1), Swapped(3, "x", True), Released(3, "x")
     for change in changes:
         results = read(Stored(1, "x", "load", "", 100))
-        results.asked.append(2)
+        results.unread.append(2)
         follow(results, change)
-        assert (results.at_peaks, results.asked) == ({2: {"load": (100, 0)}}, [])
+        assert (results.at_peaks, results.unread) == ({2: {"load": (100, 0)}}, [])
+
+
+def test_what_other_threads_swapped_is_followed_before_the_next_change_in_order() -> None:
+    changes = Stored(60, "y", "load", "", 1), Swapped(60, "y", True), Released(60, "y")
+    for change in changes:
+        results = read(Stored(0, "x", "load", "", 100))
+        results.unread += [5, (10, "x", True), 20, (30, "x", False), (40, "x", True)]
+        follow(results, change)
+        assert results.at_peaks == {5: {"load": (100, 0)}, 20: {"load": (0, 100)}}
+        assert results.spilled == 100
+        follow(results, Released(50, "x"))
+        assert results.integrals(50)["", "load"][1] == 20 * 100 + 10 * 100
 
 
 def test_names_are_cut_and_fit_to_travel_and_a_span_may_be_anything() -> None:

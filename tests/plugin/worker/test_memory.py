@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Sequence
 from types import SimpleNamespace
 from typing import Any
@@ -36,7 +37,7 @@ def test_a_mapping_that_fails_ends_the_measurement_and_nothing_else(monkeypatch:
     assert meter.guard.off is not None
 
 
-def spilled(resident: Sequence[int], *, outside: bool = False) -> int:
+def spilled(resident: Sequence[int], *, in_loop: bool = True, its_thread: bool = True) -> int:
     """Peak as if nothing were on disk, of a process of these sizes as a result of 100 bytes is spilled."""
     meter = meter_of(SimpleNamespace(spilled_total=(100, 0)))
     sizes = iter(resident)
@@ -44,15 +45,18 @@ def spilled(resident: Sequence[int], *, outside: bool = False) -> int:
     meter._windows["w"] = window = module._Window(0, 0)
     meter.results.store(0, "x", "load", "", 100)
 
+    meter._loop = threading.get_ident() if its_thread else 0
+
     async def turn() -> None:
         meter.swapped("x", True)
         await asyncio.sleep(0)
 
-    if outside:
-        meter.swapped("x", True)
-    else:
+    if in_loop:
         asyncio.run(turn())
-    assert meter.guard.off is None
+    else:
+        meter.swapped("x", True)
+    meter.results.read()
+    assert (meter.guard.off, meter.results.spilled) == (None, 100)
     meter._heard(MemoryReading(1, 300, 300, 0))
     meter._heard(MemoryReading(2, 310, 390, 0))
     return window.without_spilling()
@@ -67,5 +71,6 @@ def test_what_is_on_disk_counts_as_far_as_spilling_freed_memory(after: int, most
     assert spilled([500, after]) == most
 
 
-def test_where_it_is_not_known_what_spilling_freed_all_of_it_counts() -> None:
-    assert spilled([], outside=True) == 490
+@pytest.mark.parametrize("its_thread", [True, False])
+def test_where_it_is_not_known_what_spilling_freed_all_of_it_counts(its_thread: bool) -> None:
+    assert spilled([], in_loop=False, its_thread=its_thread) == 490
