@@ -1,10 +1,11 @@
 """Claim: with the memory that a finding names nothing is spilled, paused or killed; with four fifths of it, it is.
 
 Fourteen programs, each after a public report, run on two workers with too little memory. The report of that
-run must give the answer of its discussion on its first screen. Of the first six, the finding names a size: they run
-again with it, and with four fifths of it. Dask's own counters judge these runs (bytes that workers wrote to disk, and
-pauses and restarts among the scheduler's events): the report has no part in it. Spilling less than a hundredth of the
-memory limit is none.
+run should give the answer of its discussion on its first screen. Six were added after the rules, the last ones: nested
+dicts, concat and cache have their answers there; slices, one large file and rounds do not. Of the first six, the
+finding names a size: they run again with it, and with four fifths of it. Dask's own counters judge these runs (bytes
+that workers wrote to disk, and pauses and restarts among the scheduler's events): the report has no part in it.
+Spilling less than a hundredth of the memory limit is none.
 
 ``python -m benchmarks.memory_sizes --tries 10`` prints a line for each run, and the number of tries that held.
 """
@@ -281,7 +282,7 @@ PROGRAMS = {
     "concat": Program(
         "NREL/buildstockbatch issue 210: what one task reads must fit as often as there are threads",
         concatenated,
-        "700 MiB",
+        "600 MiB",
         r"4 tasks of read_and_concat at a time",
         {"distributed.worker.memory.terminate": False},
         {"threads_per_worker": 4},
@@ -291,7 +292,7 @@ PROGRAMS = {
         "dask/distributed issue 4061: workers spill with a quarter of their memory in use: sizes count shared memory",
         windows,
         "1 GiB",
-        r"results count .* in a process",
+        r"share memory",
         sized=False,
     ),
     "cache": Program(
