@@ -89,7 +89,6 @@ _CONDITIONS: Mapping[str, Callable[[Conditions], bool]] = {
     "leaks": lambda facts: facts.memory.grown > 0,
     "ran-ahead": lambda facts: facts.memory.ran_ahead and facts.saturation > HOLDS_BACK,
     "ran-ahead-anyway": lambda facts: facts.memory.ran_ahead,
-    "shared": lambda facts: facts.memory.shared,
     "second-use": lambda facts: facts.memory.second_use,
     "tasks-take-most": lambda facts: facts.memory.tasks_take_most,
     "too-little": lambda facts: facts.memory.too_little,
@@ -246,7 +245,6 @@ thread-noncpu: Tasks off the CPU, for no known reason
     See what they wait for: I/O, sleep, a lock, the GIL, or a library's own threads at work.
 spill: Spilling to disk
     leaks: Find what keeps memory in tasks of {left_by}, which left it behind: more memory only delays this.
-    shared: Copy slices of larger data, or raise worker.memory.target: results count {managed} in a process of {peak}.
     held: Release what is not used again: {held_by} holds {held_bytes} of {held_results}{held_sent} that no task waits for.
     ran-ahead: Set distributed.scheduler.worker-saturation to 1.1, from {saturation}: {kept_bytes} of {kept} ran ahead.
     ran-ahead-anyway: Give workers {enough} each, or read in the tasks that use it: {kept_bytes} of {kept} ran ahead.

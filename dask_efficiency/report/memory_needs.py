@@ -76,8 +76,6 @@ class MemoryNeeds:
     #: Its threads, and the share of its peak that was not in results.
     threads: int = 0
     unmanaged: float = 0.0
-    #: Bytes of all its results at a time, by their ``sizeof``.
-    managed: int = 0
     #: Prefix whose tasks take most memory while they run, and the bytes of nearly all of them.
     hungriest: str = ""
     working: float = 0.0
@@ -119,11 +117,6 @@ class MemoryNeeds:
         return self.too_little and self.unmanaged > MOST and of_tasks > MOST * self.unmanaged * self.peak
 
     @property
-    def shared(self) -> bool:
-        """True if results were counted more than once: the process had less memory than those in it."""
-        return self.too_little and self.unmanaged < 0
-
-    @property
     def size(self) -> str:
         """Place of a loss: the size that would do; empty if there was enough, or it is not known."""
         if not self.too_little:
@@ -147,8 +140,6 @@ class MemoryNeeds:
             "hungriest": name_of(self.hungriest),
             "working": format_bytes(self.working),
             "at_a_time": str(self.threads),
-            "managed": format_bytes(self.managed),
-            "peak": format_bytes(self.peak),
             "left_by": name_of(self.left_by),
             "kept": name_of(self.kept.prefix),
             "kept_bytes": format_bytes(self.kept.at_peak),
@@ -182,7 +173,6 @@ def needs_of(report: EfficiencyReport) -> MemoryNeeds:
         alone=shortest if typical < FAR_LESS * needed else "",
         threads=report.nthreads.get(shortest, 0),
         unmanaged=of.unmanaged_at_peak / of.peak if of.peak > 0 else 0.0,
-        managed=of.managed_peak,
         hungriest=hungriest,
         working=skews[hungriest].p95_working if hungriest else 0.0,
         kept=kept,

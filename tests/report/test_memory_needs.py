@@ -7,11 +7,9 @@ import pytest
 from dask_efficiency import EfficiencyReport
 from dask_efficiency.accounts.memory import Why
 from dask_efficiency.accounts.metered import (
-    AT_PEAK,
     BYTES,
     BYTES_AN_HOUR,
     GROWTH,
-    IN_MEMORY,
     LIMIT,
     MANAGED,
     MEMORY,
@@ -190,14 +188,6 @@ def test_event_loops_that_are_late_as_workers_spill_have_the_size() -> None:
     found = {one.kind: one for one in find(spilling(by_worker=many, causes_by_worker=late))}
     assert found["overhead/event-loop"].where == "1.3 GiB too little: 5.3 GiB a worker would do, it has 4.0 GiB"
     assert found["overhead/event-loop"].advice == "Give workers 5.3 GiB each: event loops are late, as workers spill."
-
-
-def test_results_that_share_memory_are_counted_more_often_than_they_take_it() -> None:
-    shared = SHORT | {MANAGED: 6 * GIB, IN_MEMORY + AT_PEAK: 3 * GIB}
-    assert advice(spilling(shared)) == (
-        "Copy slices of larger data, or raise worker.memory.target: results count 6.0 GiB in a process of 2.6 GiB."
-    )
-    assert "slices" not in advice(spilling(SHORT | {IN_MEMORY + AT_PEAK: 2 * GIB}))
 
 
 def test_futures_that_a_client_holds_have_its_line() -> None:
