@@ -43,6 +43,11 @@ class StalledWork:
         return ""
 
     @property
+    def host(self) -> str:
+        """Empty, as :attr:`worker` is."""
+        return ""
+
+    @property
     def subject(self) -> str:
         """Kind and prefix, for a log."""
         return f"{self.kind} {self.prefix}".rstrip()

@@ -38,8 +38,9 @@ class ThreadLook(NamedTuple):
 
 
 def has_nothing_to_do(stack: Stack) -> bool:
-    """True of an event loop that waits for something to do."""
-    return bool(stack) and stack[-1].file.replace("\\", "/").endswith("/selectors.py")
+    """True of an event loop that waits for something to do; others wait by a selector too, such as for a process."""
+    caller, innermost = (frame.file.replace("\\", "/") for frame in stack[-2:]) if len(stack) > 1 else ("", "")
+    return innermost.endswith("/selectors.py") and caller.endswith("/asyncio/base_events.py")
 
 
 #: Checks of its fields, but for the stack.

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import math
-import sys
 import threading
+import time
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from typing import TYPE_CHECKING
@@ -32,26 +32,34 @@ def left_text(left: TimeLeft) -> str:
 
 
 def tell_now_and_then(
-    clients: Callable[[], Iterable[Client]], ended: threading.Event, write: Callable[[str], object]
+    clients: Callable[[], Iterable[Client]], finished: Callable[[], bool], write: Callable[[str], object]
 ) -> None:
     """Ask the schedulers of the clients that are there from a thread, until the end, and write what they can say."""
 
     def tell() -> None:
-        from dask_efficiency.plugin import names
-        from dask_efficiency.plugin.client import ask
-
-        first, interval = LOG_TIMING
-        seconds = first
-        while not ended.wait(seconds):
+        seconds, interval = LOG_TIMING
+        while not finished():
+            time.sleep(seconds)
             seconds = interval
             for client in clients():
-                loop: asyncio.AbstractEventLoop = client.loop.asyncio_loop  # type: ignore[union-attr]  # it has started
                 with suppress(Exception):  # such as of a client that has just closed: the script goes on as without
-                    if loop.is_running() and not ended.is_set():
-                        asking = asyncio.run_coroutine_threadsafe(ask(client, names.LEFT), loop)
-                        left = decode_left(asking.result(ANSWER_SECONDS)["left"])
-                        if left is not None:
-                            write(left_text(left))
-                            sys.stderr.flush()
+                    left = None if finished() else _left_of(client)
+                    if left is not None and not finished():
+                        write(left_text(left))
 
     threading.Thread(target=tell, name="dask-efficiency-progress", daemon=True).start()
+
+
+def _left_of(client: Client) -> TimeLeft | None:
+    # Only a script that has a client has imported Dask: it may set Dask's configuration before.
+    from dask_efficiency.plugin import names
+    from dask_efficiency.plugin.client import ask
+
+    loop: asyncio.AbstractEventLoop = client.loop.asyncio_loop  # type: ignore[union-attr]  # it has started
+    if not loop.is_running():
+        return None
+    asking = asyncio.run_coroutine_threadsafe(ask(client, names.LEFT), loop)
+    try:
+        return decode_left(asking.result(ANSWER_SECONDS)["left"])
+    finally:
+        asking.cancel()

@@ -107,13 +107,13 @@ def main() -> None:
     runner = Runner(run)
     if run.timeout is not None:
         after(run.timeout, runner.timed_out)
-    if run.progress:
-        runner.tell_progress()
     try:
         if run.local:
             runner.start_local()
         else:
             sys.meta_path.insert(0, AfterImport("distributed", runner.watch))
+        if run.progress:
+            runner.tell_progress()
         code, namespace = _prepared(run)
         exec(code, namespace)
     except SystemExit as end:
@@ -321,10 +321,23 @@ class Runner:
     # -- when the script has ended -----------------------------------------------------------------
 
     def tell_progress(self) -> None:
-        """Say now and then how long the tasks will yet take."""
+        """Say now and then how long the tasks will yet take, where standard error is now.
+
+        A script may capture what is written to `sys.stderr`, or put a file in the place of the terminal.
+        """
         from dask_efficiency.report.run_progress import tell_now_and_then
 
-        tell_now_and_then(lambda: [client for client, _ in self._open.values()], self._told, self._write_note)
+        stream = sys.stderr
+        if stream is None:
+            return
+        begin = "\r\x1b[K" if stream.isatty() else ""
+
+        def write(text: str) -> None:
+            if not begin or stream.isatty():
+                stream.write(begin + _note(text))
+                stream.flush()
+
+        tell_now_and_then(lambda: [client for client, _ in list(self._open.values())], lambda: self._finished, write)
 
     @property
     def _finished(self) -> bool:
@@ -484,9 +497,13 @@ class Runner:
             self._write_note(note)
 
     def _write_note(self, note: str) -> None:
-        from dask_efficiency.show.figures import harmless, sentence
+        sys.stderr.write(_note(note))
 
-        sys.stderr.write(harmless(f"dask-efficiency: {sentence(' '.join(note.split()))}") + "\n")
+
+def _note(text: str) -> str:
+    from dask_efficiency.show.figures import harmless, sentence
+
+    return harmless(f"dask-efficiency: {sentence(' '.join(text.split()))}") + "\n"
 
 
 def _address(client: Any) -> str:

@@ -17,6 +17,10 @@ def test_stalls_arrive_as_they_were_sent() -> None:
     assert decode_stalls(through_msgpack(encode_stalls(STALLS))) == STALLS
 
 
+def test_a_function_for_slow_workers_finds_no_worker_and_no_host() -> None:
+    assert [(stall.worker, stall.host) for stall in STALLS] == [("", "")] * 2
+
+
 @pytest.mark.parametrize(
     ("at", "value", "said"),
     [

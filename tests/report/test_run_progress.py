@@ -51,7 +51,7 @@ def test_schedulers_are_asked_until_the_end_and_one_that_cannot_say_is_passed_ov
     running.start()
     clients: Any = [SimpleNamespace(name=name, loop=SimpleNamespace(asyncio_loop=loop)) for name in answers]
     try:
-        tell_now_and_then(lambda: clients, ended, write)
+        tell_now_and_then(lambda: clients, ended.is_set, write)
         assert ended.wait(100)
     finally:
         loop.call_soon_threadsafe(loop.stop)
@@ -59,3 +59,41 @@ def test_schedulers_are_asked_until_the_end_and_one_that_cannot_say_is_passed_ov
         loop.close()
     assert told == ["about 4 s left, 3 to 6"] * 2
     assert asked[:3] == [(name, "left") for name in answers]
+
+
+def test_who_does_not_answer_in_time_is_asked_no_more_and_nothing_is_written_after_the_end(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    ended, cancelled, told = threading.Event(), threading.Event(), list[str]()
+
+    async def ask(client: Any, action: str) -> Any:
+        if client.name == "busy":
+            try:
+                await asyncio.Event().wait()
+            finally:
+                cancelled.set()
+        ended.set()  # while the answer is on its way
+        return {"left": [4.0, 3.0, 6.0]}
+
+    monkeypatch.setattr("dask_efficiency.plugin.client.ask", ask)
+    monkeypatch.setattr(run_progress, "LOG_TIMING", (0.0, 0.0))
+    monkeypatch.setattr(run_progress, "ANSWER_SECONDS", 0.1)
+    before = set(threading.enumerate())
+    loop = asyncio.new_event_loop()
+    running = threading.Thread(target=loop.run_forever)
+    running.start()
+    clients: Any = [
+        SimpleNamespace(name="odd"),
+        *(SimpleNamespace(name=name, loop=SimpleNamespace(asyncio_loop=loop)) for name in ("busy", "known")),
+    ]
+    try:
+        tell_now_and_then(lambda: clients, ended.is_set, told.append)
+        for thread in set(threading.enumerate()) - before - {running}:
+            thread.join(100)
+        assert ended.is_set()
+        assert cancelled.wait(100)
+    finally:
+        loop.call_soon_threadsafe(loop.stop)
+        running.join()
+        loop.close()
+    assert told == []

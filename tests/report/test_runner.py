@@ -1,5 +1,7 @@
 """A script runs under `dask-efficiency run` as it does under `python`: the same output, exit code and tracebacks."""
 
+import contextlib
+import io
 import os
 import shlex
 import signal
@@ -7,6 +9,7 @@ import subprocess
 import sys
 import textwrap
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -192,6 +195,46 @@ def test_a_script_without_a_client_gets_a_hint(folder: Path) -> None:
     assert "made no Client" not in started(folder, "usage.py").stderr
 
 
+def test_a_script_without_dask_imports_none_for_its_progress(folder: Path) -> None:
+    (folder / "job.py").write_text(
+        "import sys, threading, time\n"
+        "time.sleep(1)\n"
+        "print('dask-efficiency-progress' in [one.name for one in threading.enumerate()], 'distributed' in sys.modules)"
+    )
+    assert started(folder, "--progress", "job.py").stdout == "True False\n"
+
+
+class Terminal(io.StringIO):
+    is_one = True
+
+    def isatty(self) -> bool:
+        return self.is_one
+
+
+def test_progress_is_written_where_standard_error_was_at_first_while_that_is_a_terminal(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    written = []
+
+    def tell(clients: object, finished: object, write: Callable[[str], object]) -> None:
+        written.append(write)
+
+    monkeypatch.setattr("dask_efficiency.report.run_progress.tell_now_and_then", tell)
+    terminal, file = Terminal(), io.StringIO()
+    for stream in (terminal, file):
+        monkeypatch.setattr(sys, "stderr", stream)
+        Runner(ScriptRun("job.py", progress=True)).tell_progress()
+    captured = io.StringIO()
+    with contextlib.redirect_stderr(captured):
+        for write in written:
+            write("about 4 s left")
+        terminal.is_one = False
+        written[0]("about 3 s left")
+    assert terminal.getvalue() == "\r\x1b[Kdask-efficiency: about 4 s left.\n"
+    assert file.getvalue() == "dask-efficiency: about 4 s left.\n"
+    assert captured.getvalue() == ""
+
+
 @pytest.mark.parametrize(
     ("arguments", "line"),
     [
@@ -327,7 +370,7 @@ TERMINATED = {
 @pytest.mark.cluster
 @pytest.mark.parametrize("body", TERMINATED.values(), ids=TERMINATED)
 def test_a_script_whose_time_is_over_is_reported_and_ends_by_the_signal(folder: Path, body: str) -> None:
-    done = ran(folder, body, "--json", "run.json")
+    done = ran(folder, body, "--json", "run.json", "--progress")
     assert (done.returncode, done.stdout) == (-signal.SIGTERM, "28\n")
     assert ", until SIGTERM (" in done.stderr
     report = load_report(folder / "run.json")

@@ -10,8 +10,8 @@ from typing import NamedTuple
 
 from dask_efficiency.accounts.checks import listed, seconds
 
-#: Growth of the number of known tasks that counts as a graph, relative to those outstanding: lost results that are
-#: computed again are fewer. A guess.
+#: Relative growth of the number of known tasks that counts as a graph: lost results that are computed again are fewer.
+#: A guess.
 GROWTH = 0.02
 #: Multiples of the longest time between graphs after which no more are expected. By judgement.
 QUIET_GAPS = 2.0
@@ -104,7 +104,7 @@ class TimeLeftEstimate:
             return None
         ended = sum(one.ended for one in prefixes.values())
         spent = sum(one.seconds + sum(one.running) for one in prefixes.values())
-        if outstanding + ended > self._known + GROWTH * outstanding:
+        if outstanding + ended > (1 + GROWTH) * self._known:
             self._gap = max(self._gap, at - self._grown) if self._known else 0.0
             self._known, self._grown, self._ended, self._looks = outstanding + ended, at, ended, []
         last = self._looks[-1] if self._looks else _Look(at, nthreads, 0.0, spent)

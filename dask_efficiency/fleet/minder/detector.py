@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dask_efficiency.accounts.checks import short
 from dask_efficiency.accounts.slow_worker import WRONG_BY_METRICS, SlowWorker
 from dask_efficiency.accounts.tables import Bool
 from dask_efficiency.fleet.minder.network import WEIGHTS, Autoencoder, normalised, windowed
@@ -209,6 +210,8 @@ def _minder(archive: Archive) -> Minder:
     try:
         for number, metric in enumerate(archive.listed("metrics", str)):
             groups = {name: archive.columns(f"{number}/{name}", {"values": np.float32}) for name in WEIGHTS}
+            if metric in models:
+                raise MinderFileError(f"metric {short(metric)} is there twice")
             models[metric] = Autoencoder.of({name: columns["values"] for name, columns in groups.items()})
         return Minder(models, **settings)
     except MinderFileError:

@@ -62,22 +62,25 @@ class Page(DashboardComponent):
     @log_errors
     def update(self) -> None:
         """Draw what has changed."""
-        tab = self._tab
+        tab, notice = self._tab, None
+        wanted = NameParts(*(one.value[:MAX_NAME_LENGTH].strip() for one in self._inputs))
         try:
             tab.refresh()
             if tab.notice is None and tab.view is not None:
-                self._draw(tab.view)
+                self._draw(tab.view, wanted)
         except Exception as error:
-            tab.fail(error)
-        if tab.notice is not None:
-            self._headline.draw(tab.notice)
+            if any(wanted) and tab.notice is None:  # others see all, or what they asked for
+                notice = tab.failed(error)
+            else:
+                tab.fail(error)
+        if (shown := tab.notice or notice) is not None:
+            self._headline.draw(shown)
 
     def _narrow(self, attribute: str, old: str, new: str) -> None:
         self._view = None
         self.update()
 
-    def _draw(self, view: TabView) -> None:
-        wanted = NameParts(*(one.value[:MAX_NAME_LENGTH].strip() for one in self._inputs))
+    def _draw(self, view: TabView, wanted: NameParts) -> None:
         if view is self._view and any(wanted):
             return
         mine = narrowed(view, wanted, self._tab.prefixes_in) if any(wanted) else None

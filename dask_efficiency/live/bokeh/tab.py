@@ -117,11 +117,15 @@ class Tab:
         return () if self._source is None else self._source.prefixes_in(span)
 
     def fail(self, error: Exception) -> None:
-        """Log the first failure to draw a page, and show it on the page."""
+        """Log the first failure to draw a page, and show it on all pages."""
+        self.notice = self.failed(error)
+
+    def failed(self, error: Exception) -> str:
+        """Log the first failure to draw a page; the notice of it for that page."""
         if not self._failed:
             logger.exception("dask_efficiency could not draw its page", exc_info=error)
         self._failed = True
-        self.notice = escape(f"This page failed: {type(error).__name__}: {error}"[:500])
+        return escape(f"This page failed: {type(error).__name__}: {error}"[:500])
 
     def _keep(self) -> None:
         source = self._source

@@ -27,7 +27,6 @@ from dask_efficiency.accounts.intake import fitting
 from dask_efficiency.accounts.slow_worker import SlowWorker
 from dask_efficiency.accounts.stalls import StalledWork
 from dask_efficiency.accounts.worker.answer import WindowAnswer, decode_answer
-from dask_efficiency.accounts.worker.log import prefix_of
 from dask_efficiency.plugin.guard import MAX_REASON, DataGuard, decoration
 from dask_efficiency.plugin.names import ASK_FINAL_SNAPSHOT, EVERYTHING, FINAL_SNAPSHOT, LEFT_OUT, METRIC, OP, STAYS_OFF
 from dask_efficiency.plugin.options import Options
@@ -41,7 +40,7 @@ from dask_efficiency.plugin.scheduler.idle_watch import IdleWatch
 from dask_efficiency.plugin.scheduler.joining import check_registration
 from dask_efficiency.plugin.scheduler.kept import KeptWatch
 from dask_efficiency.plugin.scheduler.loop_meter import LoopMeter
-from dask_efficiency.plugin.scheduler.outstanding import WorkTracker, span_name, spans_of
+from dask_efficiency.plugin.scheduler.outstanding import WorkTracker, prefixes_in
 from dask_efficiency.plugin.scheduler.registration import OpenWindow, Registration
 from dask_efficiency.plugin.scheduler.stack_questions import StackQuestions
 from dask_efficiency.plugin.scheduler.stall_watch import StallWatch
@@ -56,6 +55,8 @@ MIN_SILENT_HEARTBEATS = 3
 RECENT_MOMENTS = 1_200
 #: Nanoseconds between two of them with totals by prefix: a thousand prefixes take 0.1 ms and half a megabyte.
 PREFIXES_NS = 60_000_000_000
+#: Seconds for which the prefixes of spans are kept, and parts of names that are asked for in that time.
+SPANS_SECONDS, MAX_SPAN_PARTS = 5.0, 100
 #: CPU seconds after which a poll lets the event loop go on, and continues later.
 MAX_POLL_SECONDS = 0.005
 #: CPU seconds likewise for the polls of a report: several may run at once.
@@ -166,6 +167,8 @@ class ClusterAccounts:
         self.stalls = StallWatch(scheduler, cluster, self.stacks, self.stragglers.call)
         #: Totals at each of the last polls, for live views.
         self.recent: deque[Moment] = deque(maxlen=RECENT_MOMENTS)
+        #: By a part of spans' names: when their prefixes were looked up last, and these.
+        self._of_spans: dict[str, tuple[float, set[str]]] = {}
         self.cost_seconds = 0.0
         self._thread = threading.get_ident()
         self._servers: dict[str, WorkerState] = {}
@@ -205,9 +208,15 @@ class ClusterAccounts:
         return self.time_left.left
 
     def prefixes_in(self, span: str) -> set[str]:
-        """Prefixes of the tasks in the spans that have this in their names, upper and lower case alike."""
-        spans = (one for one in spans_of(self.scheduler).values() if span.casefold() in span_name(one).casefold())
-        return {prefix_of(group.prefix.name) for one in spans for group in one.groups}
+        """Prefixes of tasks in the newest spans that have this in their names, of some seconds ago at most."""
+        now = time.monotonic()
+        at, found = self._of_spans.get(span, (-math.inf, set()))
+        if now - at > SPANS_SECONDS:
+            if len(self._of_spans) >= MAX_SPAN_PARTS:
+                self._of_spans.clear()
+            found = prefixes_in(self.scheduler, span)
+            self._of_spans[span] = now, found
+        return found
 
     @property
     def read_interval_seconds(self) -> float:

@@ -19,6 +19,7 @@ from dask_efficiency.accounts.cluster.presence import Presence
 from dask_efficiency.accounts.cluster.span_shares import MAX_DEPTH, NOBODY, Path
 from dask_efficiency.accounts.facts import SEPARATOR
 from dask_efficiency.accounts.intake import fitting
+from dask_efficiency.accounts.worker.log import prefix_of
 from dask_efficiency.plugin.names import RECOMPUTED
 from dask_efficiency.plugin.patches import LONG_RUNNING, UPDATE_GRAPH, Replacements
 from dask_efficiency.plugin.scheduler.registration import OpenWindow, RepeatCounter
@@ -29,6 +30,8 @@ MAX_KEYS = 500_000
 MAX_LONG_RUNNING = 1_000
 #: Removals of workers that are kept: tasks wait again by the same stimulus, or soon after.
 MAX_REMOVALS = 100
+#: Newest spans, and groups of them, that are looked at for their prefixes: some milliseconds. A guess.
+MAX_GROUPS = 5_000
 #: Stands for the worker of a lost result if it is unknown.
 SOME_WORKER = "(unknown)"
 #: States of a task that is to be done and that no worker has.
@@ -45,6 +48,13 @@ def span_name(span: Any) -> str:
     """Name of a span of Dask's and of those that it is in; of what else a client may have sent, the beginning."""
     parts = span.name if isinstance(span.name, list | tuple) else (span.name,)
     return fitting(SEPARATOR.join(map(fitting, parts[:MAX_NAME_LENGTH])))
+
+
+def prefixes_in(scheduler: Scheduler, span: str) -> set[str]:
+    """Prefixes of tasks in the newest spans that have this in their names, upper and lower case alike."""
+    newest = islice(reversed([*spans_of(scheduler).values()]), MAX_GROUPS)
+    groups = chain.from_iterable(one.groups for one in newest if span.casefold() in span_name(one).casefold())
+    return {prefix_of(group.prefix.name) for group in islice(groups, MAX_GROUPS)}
 
 
 class OutstandingSpans:

@@ -57,6 +57,8 @@ TIMES, TIMES_COMPUTING = 20.0, 100.0
 MOST_OF_WORK = 0.75
 #: Causes with which a task may be at work.
 AT_WORK = frozenset({COMPUTING, AWAITING, "gil", "core", "throttled", "sleep"})
+#: Kinds that are told of each worker, as no line tells them apart.
+OF_WORKERS = frozenset({stalls.PAUSED, stalls.SILENT, stalls.FETCH})
 #: Workers that are asked at a time, and tasks that are looked at. Guesses that bound the cost of a suspicion.
 MAX_ASKED, MAX_TASKS = 100, 1_000
 #: Stalls that are logged while the same work goes on. A guess.
@@ -105,7 +107,7 @@ class StallWatch:
         self._seen: list[_Seen] = []
         self._asking: asyncio.Task[None] | None = None
         self._ask_due = 0.0
-        self._announced: set[tuple[str, str, Stack]] = set()
+        self._announced: set[tuple[str, str, Stack, str]] = set()
 
     def poll(self) -> None:
         """Look, if it is time to."""
@@ -156,10 +158,11 @@ class StallWatch:
             self._announce(stall)
 
     def _announce(self, stall: StalledWork) -> None:
-        """Log a stall, send an event, and call the user's function, once."""
-        name = stall.kind, stall.prefix, stall.line
-        if name not in self._announced and len(self._announced) < MAX_ANNOUNCED:
-            self._announced.add(name)
+        """Log a stall, send an event, and call the user's function, once; where workers are at fault, once for each."""
+        workers = stall.workers[:MAX_ASKED] if stall.kind in OF_WORKERS else ("",)
+        names = {(stall.kind, stall.prefix, stall.line, worker) for worker in workers}
+        if not names <= self._announced and len(self._announced) < MAX_ANNOUNCED:
+            self._announced |= names
             line = [f"{frame.function} ({place_of(frame)})" for frame in stall.line]
             where = ", ".join(filter(None, (stall.prefix, *stall.workers[:3], stall.detail, *line)))
             logger.warning("Work stands still (%s): %s", stall.kind, where)

@@ -69,6 +69,14 @@ def test_nothing_is_said_after_a_graph_until_it_is_quiet_for_longer_than_between
     assert first * 0.5 == pytest.approx(60, abs=1)
 
 
+def test_a_task_that_is_computed_again_near_the_end_is_no_graph() -> None:
+    estimate = TimeLeftEstimate()
+    found = [
+        estimate.look(number * 0.5, {"step": at_work(400 + (number > 190), number * 0.5)}, 4) for number in range(198)
+    ]
+    assert None not in found[150:]
+
+
 def test_work_that_ends_is_forgotten() -> None:
     estimate = TimeLeftEstimate()
     for number in range(40):

@@ -165,6 +165,7 @@ def _latent(weights: np.ndarray) -> Change:
         (set_to("share", to="x"), "'share' is 'x'; expected float"),
         (set_to("metrics", to=["a", "b", "c"]), "'columns.2/encoder_input' is None"),
         (set_to("metrics", to=[]), "models is empty"),
+        (set_to("metrics", to=["cpu", "cpu"]), "metric 'cpu' is there twice"),
         (_latent(np.zeros(28, np.float32)), "cannot reshape"),
         (_latent(np.full(32, np.nan, np.float32)), "latent holds nan"),
     ],

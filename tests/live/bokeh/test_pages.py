@@ -161,6 +161,23 @@ def test_a_viewer_narrows_the_tab_by_prefix_span_and_worker_and_others_see_all(t
     assert pie(mine) == everything
 
 
+def test_a_failure_of_a_viewers_filter_is_shown_on_that_page_only_and_until_it_is_over(
+    tab: Tab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    meter = Meter()
+    tab.show(meter)
+    meter.run_until(20)
+    mine, other = whole(tab), whole(tab)
+    with monkeypatch.context() as patched:
+        patched.setattr(meter, "prefixes_in", {}.__getitem__)
+        narrow(mine, "span", "nightly")
+        other.update()
+        assert headline(mine).startswith("This page failed: KeyError")
+        assert "efficient" in headline(other)
+    mine.update()
+    assert "tasks of span nightly" in headline(mine)
+
+
 def test_what_stands_still_and_who_is_slow_is_narrowed_as_well(tab: Tab) -> None:
     meter = Meter()
     meter.stalled = (

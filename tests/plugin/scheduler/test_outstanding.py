@@ -14,8 +14,9 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from dask_efficiency.accounts.cluster.cluster import ClusterLedger
 from dask_efficiency.accounts.cluster.windows import ActiveIntervals, ClusterWindow
 from dask_efficiency.plugin.names import RECOMPUTED
-from dask_efficiency.plugin.scheduler import outstanding, replies
-from dask_efficiency.plugin.scheduler.outstanding import WorkTracker, span_name
+from dask_efficiency.plugin.scheduler import accounts, outstanding, replies
+from dask_efficiency.plugin.scheduler.accounts import ClusterAccounts
+from dask_efficiency.plugin.scheduler.outstanding import WorkTracker, prefixes_in, span_name
 from dask_efficiency.plugin.scheduler.registration import RepeatCounter
 
 
@@ -26,6 +27,25 @@ def test_a_report_notes_that_no_more_keys_are_remembered():
     work.full = True
     (note,) = replies._notes(accounts)
     assert note.startswith("tasks computed again are counted among the first 500,000 tasks only")
+
+
+def test_the_prefixes_of_spans_are_those_of_the_newest_groups_and_kept_for_seconds(monkeypatch):
+    def span(name, *prefixes):
+        groups = [SimpleNamespace(prefix=SimpleNamespace(name=prefix)) for prefix in prefixes]
+        return SimpleNamespace(name=(name,), groups=groups)
+
+    spans = {"1": span("Nightly", "load"), "2": span("other", "train"), "3": span("nightly", "sum", "mean")}
+    scheduler = SimpleNamespace(extensions={"spans": SimpleNamespace(spans=spans)})
+    assert prefixes_in(scheduler, "NIGHT") == {"load", "sum", "mean"}
+    now = [100.0]
+    monkeypatch.setattr(accounts, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    held = SimpleNamespace(scheduler=scheduler, _of_spans={})
+    monkeypatch.setattr(outstanding, "MAX_GROUPS", 2)
+    assert ClusterAccounts.prefixes_in(held, "night") == {"sum", "mean"}
+    spans["4"] = span("nightly", "max")
+    assert ClusterAccounts.prefixes_in(held, "night") == {"sum", "mean"}
+    now[0] += 60
+    assert ClusterAccounts.prefixes_in(held, "night") == {"max", "sum"}
 
 
 # A failing state machine is shrunk for up to five minutes before it says how it failed.

@@ -286,6 +286,17 @@ def test_a_worker_whose_heartbeats_are_late_while_its_event_loop_waits_for_work_
     assert cluster.asked == 2
 
 
+def test_an_event_loop_that_waits_by_a_selector_for_a_process_is_blocked(cluster: Cluster) -> None:
+    ws = cluster.scheduler.workers["tcp://a"]
+    ws.last_seen = time() - 60
+    ws.processing[cluster.task("step-a")] = 0.1
+    loop, select = Frame("run_forever", "/env/asyncio/base_events.py", 1), Frame("select", "/env/selectors.py", 9)
+    waits = (loop, Frame("setup", "/home/me/plugin.py", 4), Frame("_communicate", "/env/subprocess.py", 5), select)
+    cluster.answers["tcp://a"] = [Answer([ThreadLook("", LOOP, "loop", 1, "", "", 0, "", False, waits)], {})] * 2
+    (stall,) = cluster.look()
+    assert (stall.kind, stall.workers) == (stalls.BLOCKED, ("a",))
+
+
 def test_workers_that_fetch_and_never_begin_are_named_with_whom_they_fetch_from(cluster: Cluster) -> None:
     ws = cluster.scheduler.workers["tcp://a"]
     ws.processing[cluster.task("sum-1")] = 0.1
@@ -310,3 +321,13 @@ def test_what_stands_still_is_logged_up_to_a_bound(monkeypatch, cluster) -> None
     for i in range(5):
         cluster.watch._announce(StalledWork(stalls.TASK, 1, f"wait_{i}"))
     assert len(cluster.events) == 2
+
+
+@pytest.mark.parametrize("kind", [stalls.SILENT, stalls.PAUSED, stalls.FETCH])
+def test_each_worker_at_fault_is_told_once(cluster: Cluster, kind: str) -> None:
+    for workers in (("a",), ("b",), ("a",), ("a", "b"), ("b", "c")):
+        cluster.watch._announce(StalledWork(kind, 1, "load", workers))
+    assert [stall.workers for stall in cluster.called] == [("a",), ("b",), ("b", "c")]
+    for workers in (("a",), ("b",)):
+        cluster.watch._announce(StalledWork(stalls.TASK, 1, "load", workers))
+    assert len(cluster.called) == 4
