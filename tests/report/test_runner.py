@@ -230,8 +230,8 @@ def test_progress_is_written_where_standard_error_was_at_first_while_that_is_a_t
             write("about 4 s left")
         terminal.is_one = False
         written[0]("about 3 s left")
-    assert terminal.getvalue() == "\r\x1b[Kdask-efficiency: about 4 s left.\n"
-    assert file.getvalue() == "dask-efficiency: about 4 s left.\n"
+    assert terminal.getvalue() == "\r\x1b[Kdask-efficiency: about 4 s left\n"
+    assert file.getvalue() == "dask-efficiency: about 4 s left\n"
     assert captured.getvalue() == ""
 
 
