@@ -264,9 +264,11 @@ def work(x):
 """
 
 
-def ran(folder: Path, body: str, *options: str, processes: bool = False) -> subprocess.CompletedProcess[str]:
+def ran(
+    folder: Path, body: str, *options: str, processes: bool = False, first: str = ""
+) -> subprocess.CompletedProcess[str]:
     cluster = CLUSTER.format(processes=processes)
-    text = HEAD + textwrap.dedent(body).replace("CLUSTER", cluster).replace("WORK", WORK)
+    text = first + HEAD + textwrap.dedent(body).replace("CLUSTER", cluster).replace("WORK", WORK)
     (folder / "job.py").write_text(text)
     return started(folder, *options, "job.py")
 
@@ -370,7 +372,8 @@ TERMINATED = {
 @pytest.mark.cluster
 @pytest.mark.parametrize("body", TERMINATED.values(), ids=TERMINATED)
 def test_a_script_whose_time_is_over_is_reported_and_ends_by_the_signal(folder: Path, body: str) -> None:
-    done = ran(folder, body, "--json", "run.json", "--progress")
+    # What follows progress leaves the import of Dask to the script, however late that is.
+    done = ran(folder, body, "--json", "run.json", "--progress", first="import time\ntime.sleep(1)\n")
     assert (done.returncode, done.stdout) == (-signal.SIGTERM, "28\n")
     assert ", until SIGTERM (" in done.stderr
     report = load_report(folder / "run.json")

@@ -170,8 +170,12 @@ def test_a_failure_of_a_viewers_filter_is_shown_on_that_page_only_and_until_it_i
     mine, other = whole(tab), whole(tab)
     with monkeypatch.context() as patched:
         patched.setattr(meter, "prefixes_in", {}.__getitem__)
-        narrow(mine, "span", "nightly")
         other.update()
+        view = tab.view
+        narrow(mine, "span", "nightly")
+        assert tab.notice is None
+        other.update()
+        assert tab.view is view
         assert headline(mine).startswith("This page failed: KeyError")
         assert "efficient" in headline(other)
     mine.update()
