@@ -8,7 +8,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from typing import IO, TYPE_CHECKING
 
 from dask_efficiency.accounts.cluster.time_left import TimeLeft, decode_left
 from dask_efficiency.show.progress import LOG_TIMING
@@ -29,6 +29,21 @@ def left_text(left: TimeLeft) -> str:
     digits = int(step < size)
     least, most = math.floor(left.least / step) * step / size, math.ceil(left.most / step) * step / size
     return f"about {left.seconds / size:.{digits}f} {unit} left, {least:.{digits}f} to {most:.{digits}f}"
+
+
+def line_writer(stream: IO[str]) -> Callable[[str], None]:
+    """Function that writes lines to this stream, and no more where it was a terminal and has become something else.
+
+    A script may capture what is written to `sys.stderr`, so the stream is the one of the start.
+    """
+    begin = "\r\x1b[K" if stream is not None and stream.isatty() else ""  # it is None where a shell closed it
+
+    def write(text: str) -> None:
+        if not begin or stream.isatty():
+            stream.write(f"{begin}dask-efficiency: {text}\n")
+            stream.flush()
+
+    return write
 
 
 def tell_now_and_then(

@@ -321,23 +321,11 @@ class Runner:
     # -- when the script has ended -----------------------------------------------------------------
 
     def tell_progress(self) -> None:
-        """Say now and then how long the tasks will yet take, where standard error is now.
+        """Say now and then how long the tasks will yet take."""
+        from dask_efficiency.report.run_progress import line_writer, tell_now_and_then
 
-        A script may capture what is written to `sys.stderr`, or put a file in the place of the terminal.
-        """
-        from dask_efficiency.report.run_progress import tell_now_and_then
-
-        stream = sys.stderr
-        if stream is None:
-            return
-        begin = "\r\x1b[K" if stream.isatty() else ""
-
-        def write(text: str) -> None:
-            if not begin or stream.isatty():
-                stream.write(begin + _note(text))
-                stream.flush()
-
-        tell_now_and_then(lambda: [client for client, _ in list(self._open.values())], lambda: self._finished, write)
+        write = line_writer(sys.stderr)
+        tell_now_and_then(lambda: [one for one, _ in list(self._open.values())], lambda: self._finished, write)
 
     @property
     def _finished(self) -> bool:
@@ -497,13 +485,9 @@ class Runner:
             self._write_note(note)
 
     def _write_note(self, note: str) -> None:
-        sys.stderr.write(_note(note))
+        from dask_efficiency.show.figures import harmless, sentence
 
-
-def _note(text: str) -> str:
-    from dask_efficiency.show.figures import harmless, sentence
-
-    return harmless(f"dask-efficiency: {sentence(' '.join(text.split()))}") + "\n"
+        sys.stderr.write(harmless(f"dask-efficiency: {sentence(' '.join(note.split()))}") + "\n")
 
 
 def _address(client: Any) -> str:
