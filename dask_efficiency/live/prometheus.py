@@ -15,7 +15,7 @@ from prometheus_client.core import Metric
 from dask_efficiency.accounts.buckets import CAUSES, FINALIZED, Bucket, causes_of
 from dask_efficiency.accounts.cluster.account import ACTIVITIES
 from dask_efficiency.accounts.cluster.losses import recent_killers
-from dask_efficiency.accounts.cluster.memory_timeline import ClusterMemory, numbers_of
+from dask_efficiency.accounts.cluster.memory_timeline import numbers_of
 from dask_efficiency.accounts.cluster.presence import GPU_ACTIVITIES
 from dask_efficiency.accounts.gpu import GpuTotals
 from dask_efficiency.accounts.metered import BYTES, COUNT, WAYS
@@ -213,7 +213,7 @@ def _types(process: int, managed: int, spilled: int) -> dict[str, int]:
 
 
 def _memory(export: Export) -> Iterator[Metric]:
-    reading = ClusterMemory.of(export.source.cluster.present.values())
+    reading = export.source.memory
     meaning = (
         "Memory of the workers' processes: results (managed) and the rest (unmanaged); and results on disk (spilled)"
     )
@@ -271,7 +271,7 @@ def _prefixes(export: Export) -> Iterator[Metric]:
     rows = export.prefix_rows()
     meaning = "Settled thread time by bucket and prefix of the tasks; over all prefixes it adds up to thread_seconds"
     yield seconds("prefix_thread_seconds", meaning, "bucket", _TASK_BUCKETS, _by_label(rows), of="prefix")
-    held = ClusterMemory.of(export.source.cluster.present.values()).prefixes
+    held = export.source.memory.prefixes
     found = {name: {"": held.get(name, 0)} for name in rows if name != OTHER}
     found[OTHER] = {"": sum(held.values()) - sum(row[""] for row in found.values())}
     meaning = (
@@ -306,7 +306,7 @@ def _workers(export: Export) -> Iterator[Metric]:
     nthreads = {label: row["nthreads"] for label, row in rows.items()}
     yield gauge("worker_nthreads", "Threads of a worker", nthreads, "worker")
     memory: dict[str, dict[str, int]] = {}
-    for presence, levels in ClusterMemory.of(cluster.present.values()).levels.items():
+    for presence, levels in export.source.memory.levels.items():
         if presence.name in names:
             add(memory.setdefault(presence.name, {}), _types(*numbers_of(levels)))
     meaning = "Memory of a worker's process, as in memory_bytes"

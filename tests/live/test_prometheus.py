@@ -11,6 +11,7 @@ from dask_efficiency.accounts.buckets import CAUSES, FINALIZED, Bucket
 from dask_efficiency.accounts.cluster.account import ACTIVITIES
 from dask_efficiency.accounts.cluster.cluster import RECENT_NS, ClusterLedger
 from dask_efficiency.accounts.cluster.losses import KILLERS_NS, TaskInThread
+from dask_efficiency.accounts.cluster.memory_timeline import ClusterMemory
 from dask_efficiency.accounts.gpu import DeviceTotals, GpuTotals
 from dask_efficiency.accounts.memory import MemoryLevels
 from dask_efficiency.accounts.metered import WAYS
@@ -70,6 +71,10 @@ class Source:
         }
 
     def refresh(self) -> None: ...
+
+    @property
+    def memory(self) -> ClusterMemory:
+        return ClusterMemory.of(self.cluster.present.values())
 
     def now(self) -> int:
         return self.at

@@ -19,6 +19,7 @@ from distributed.comm import CommClosedError
 
 from dask_efficiency import EfficiencyPlugin, snapshot, unregister
 from dask_efficiency.accounts.cluster.cluster import ClusterLedger
+from dask_efficiency.accounts.cluster.memory_timeline import ClusterMemory
 from dask_efficiency.cli import main
 from dask_efficiency.live import top
 from dask_efficiency.plugin.scheduler.replies import MAX_LIVE_WORKERS, of_live
@@ -242,11 +243,15 @@ def test_without_rich_one_view_is_plain_and_a_terminal_lists_the_missing_package
         assert process_on_screen.wait(120) == 1
 
 
+def idle_accounts(cluster: ClusterLedger) -> Any:
+    known = {"session": "s", "read_interval_seconds": 0.5, "stalled": (), "left": None}
+    memory = ClusterMemory.of(cluster.present.values())
+    return SimpleNamespace(cluster=cluster, scheduler=SimpleNamespace(workers={}), memory=memory, **known)
+
+
 def test_the_end_of_the_scheduler_is_said_in_a_line(monkeypatch):
     cluster = ClusterLedger(at=0)
-    accounts: Any = SimpleNamespace(
-        cluster=cluster, scheduler=SimpleNamespace(workers={}), session="s", read_interval_seconds=0.5, stalled=()
-    )
+    accounts = idle_accounts(cluster)
     answers = iter([of_live(accounts)])
 
     @asynccontextmanager
@@ -270,9 +275,6 @@ def test_the_answer_on_very_many_workers_is_bounded():
     cluster = ClusterLedger(at=0)
     for i in range(MAX_LIVE_WORKERS + 5):
         cluster.worker_joined(f"tcp://{i}", f"w{i}", 2, at=0)
-    scheduler = SimpleNamespace(workers={})
-    known = {"cluster": cluster, "scheduler": scheduler, "session": "s", "read_interval_seconds": 0.5, "stalled": ()}
-    accounts: Any = SimpleNamespace(**known)
-    found = of_live(accounts)
+    found = of_live(idle_accounts(cluster))
     assert (len(found["workers"]), found["more_workers"]) == (MAX_LIVE_WORKERS, 5)
     assert found["nthreads"] == 2 * (MAX_LIVE_WORKERS + 5)

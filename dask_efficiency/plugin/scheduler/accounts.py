@@ -113,6 +113,8 @@ class Timelines:
         self._life, self._memory = TimelineRecorder(at=at), MemoryRecorder(at=at)
         #: Of the activity, and of the memory: neither takes the other down.
         self._failure, self._memory_failure = list[str](), list[str]()
+        #: Memory of the workers at the last call of :meth:`follow`; None before, and once following it failed.
+        self.reading: ClusterMemory | None = None
 
     def follow(self, present: Collection[Presence], *, at: int) -> None:
         """Add what the workers did since the last call, until now."""
@@ -123,9 +125,10 @@ class Timelines:
                     recorder.add(stretches)
         if not self._memory_failure:
             with decoration("memory over time", self._memory_failure):
-                reading = ClusterMemory.of(present)
+                reading, self.reading = ClusterMemory.of(present), None
                 for memory in (self._memory, *(opened.memory for opened in self._windows.values())):
                     memory.follow(reading, at=at)
+                self.reading = reading
 
     def timeline(self, recorder: TimelineRecorder | None = None, *, at: int) -> Timeline:
         """Timeline of a recorder, or since the accounts began; raises RuntimeError if following the workers failed."""
@@ -206,6 +209,11 @@ class ClusterAccounts:
     def left(self) -> TimeLeft | None:
         """Time until all that is outstanding is done; None where it cannot be said."""
         return self.time_left.left
+
+    @property
+    def memory(self) -> ClusterMemory:
+        """Memory of the present workers, as of the last poll."""
+        return self.timelines.reading or ClusterMemory.of(self.cluster.present.values())
 
     def prefixes_in(self, span: str) -> set[str]:
         """Prefixes of tasks in the newest spans that have this in their names, of some seconds ago at most."""

@@ -19,7 +19,6 @@ from dask_efficiency.accounts.cluster.failures import FailedAs
 from dask_efficiency.accounts.cluster.history import HistoryPoint, gpus_between, others_between, window_between
 from dask_efficiency.accounts.cluster.idle import Alone
 from dask_efficiency.accounts.cluster.losses import costs, in_window, recent_killers
-from dask_efficiency.accounts.cluster.memory_timeline import ClusterMemory
 from dask_efficiency.accounts.cluster.presence import own_gpus
 from dask_efficiency.accounts.cluster.span_shares import NOBODY
 from dask_efficiency.accounts.cluster.time_left import encode_left
@@ -354,7 +353,7 @@ def of_live(accounts: ClusterAccounts) -> dict[str, Any]:
         "gpus": own_gpus(shown.values()),
         "amounts": cluster.extra("amounts"),
         "killers": dict(islice(recent_killers(cluster.losses, at=at).items(), MAX_KILLERS)),
-        "memory": asdict(ClusterMemory.of(cluster.present.values()).now),
+        "memory": asdict(accounts.memory.now),
     }
 
 

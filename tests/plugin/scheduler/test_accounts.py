@@ -19,6 +19,7 @@ from dask_efficiency import EfficiencyPlugin
 from dask_efficiency.accounts.cluster.cluster import SILENT_NS, ClusterLedger
 from dask_efficiency.accounts.cluster.memory_timeline import MemoryRecorder
 from dask_efficiency.accounts.cluster.timeline import TimelineRecorder
+from dask_efficiency.accounts.memory import MemoryLevels
 from dask_efficiency.accounts.wire.heartbeats import REPEATS, HeartbeatWriter, encode
 from dask_efficiency.accounts.wire.snapshots import NUMBERS, Snapshot, SnapshotCauses, encode_not_measured
 from dask_efficiency.accounts.worker.balance import Outcome
@@ -527,6 +528,21 @@ def test_once_following_has_failed_there_is_no_timeline_and_nothing_raises(monke
     one.report(2 * SECOND)
     with pytest.raises(RuntimeError, match="injected"):
         one.covered()
+
+
+def test_the_memory_that_was_followed_last_is_kept_and_none_once_that_has_failed(monkeypatch):
+    def fail(self: object, *_: object, **__: object) -> None:
+        raise SystemError("injected")
+
+    one = OneWorker()
+    assert one.timelines.reading is None
+    one.presence.memory = MemoryLevels(process=7, peak=7, held=0, spilled=0, disk=0, prefixes={})
+    one.report(SECOND)
+    assert one.timelines.reading is not None
+    assert one.timelines.reading.numbers[0] == 7
+    monkeypatch.setattr(MemoryRecorder, "follow", fail)
+    one.report(2 * SECOND)
+    assert one.timelines.reading is None
 
 
 @within(senders, 3)
