@@ -173,7 +173,7 @@ def closed() -> Closed:
         return made_of(self, payload, stopped)
 
     async def run() -> efficiency_report:
-        async with metered_cluster(2) as (_, _, mine), efficiency_report(mine, trace=True) as report:
+        async with metered_cluster(2) as (_, _, mine), efficiency_report(mine, trace=True, savings=0) as report:
             await mine.gather(mine.map(nap, [0.02] * 6, pure=False))
         return report
 
@@ -324,7 +324,7 @@ BROKEN = [
 def test_a_report_lacks_only_the_part_that_failed(place, name, missing, monkeypatch):
     async def run() -> tuple[EfficiencyReport, EfficiencyReport, EfficiencyReport]:
         async with metered_cluster(2) as (_, _, mine):
-            async with efficiency_report(mine, trace=True) as report:
+            async with efficiency_report(mine, trace=True, savings=0) as report:
                 assert await mine.submit(increment, 1) == 2
             return report.report, await snapshot(mine), await ask_history(mine, None)
 
