@@ -38,7 +38,7 @@ from dask_efficiency.report.memory_needs import NO_NEEDS, MemoryNeeds, needs_of
 from dask_efficiency.report.messages import FINALIZE, objects_fetched
 from dask_efficiency.report.model import EfficiencyReport
 from dask_efficiency.report.skew import larger_input, ran_alone, ran_in_turn
-from dask_efficiency.report.turnover import came_and_went
+from dask_efficiency.report.turnover import FEW_STAYED, came_and_went
 from dask_efficiency.report.values import Amount, GilHolder, LongHold
 from dask_efficiency.report.wall_clock import client_doing, client_phase, sending, time_of_client_counts, waited_in_turn
 from dask_efficiency.show.figures import (
@@ -388,7 +388,7 @@ def conditions_of(report: EfficiencyReport) -> Conditions:
         in_turn=sender is not None and sender.share > MOST and waited_in_turn(report, sender.line),
         objects_fetched=objects_fetched(report),
         joining=not report.not_measured,
-        came_and_went=bool(came_and_went(report.attendance)),
+        came_and_went=bool(came_and_went(report.attendance, times=FEW_STAYED)),
         ran_in_turn=ran_in_turn(report, waited_for),
     )
 

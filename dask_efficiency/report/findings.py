@@ -35,7 +35,7 @@ from dask_efficiency.report.messages import EXPLAINS, Told, fetched_text, heavy_
 from dask_efficiency.report.model import EfficiencyReport
 from dask_efficiency.report.places import place_of_loss
 from dask_efficiency.report.shuffling import shuffling
-from dask_efficiency.report.turnover import came_and_went, first_request
+from dask_efficiency.report.turnover import FEW_STAYED, came_and_went, first_request
 from dask_efficiency.report.values import ALL, BOUNDS, DASK_ACTIVITIES, Culprit, Saved
 from dask_efficiency.report.wall_clock import (
     NO_WORKERS,
@@ -442,7 +442,7 @@ def wall_clock_finding(report: EfficiencyReport, what: str, seconds: float) -> F
             _beside(
                 "no-workers",
                 conditions_of(report),
-                where=came_and_went(report.attendance) or first_request(report.arrivals),
+                where=came_and_went(report.attendance, times=FEW_STAYED) or first_request(report.arrivals),
             ),
             seconds,
         )

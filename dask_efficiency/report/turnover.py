@@ -33,10 +33,19 @@ class Arrival:
     first_task: float
 
 
-def came_and_went(attendance: Mapping[str, int]) -> str:
-    """Number of workers that came and went; empty if most that came were there at one time."""
+#: Workers that came, as a multiple of those that were there at a time, from which few stayed: one that is started again
+#: is two. By judgement.
+FEW_STAYED = 2.0
+
+
+def came_and_went(attendance: Mapping[str, int], *, times: float = 1.0) -> str:
+    """Number of workers that came and went; empty if they were not that many times those that were there at a time."""
     workers, most = (attendance.get(name, 0) for name in ("workers", "most_workers"))
-    return f"{workers} workers came and went, at most {most} at a time" if workers >= 2 * most > 0 else ""
+    return (
+        f"{workers} workers came and went, at most {most} at a time"
+        if workers > most and workers >= times * most
+        else ""
+    )
 
 
 def first_request(arrivals: Sequence[Arrival]) -> str:
