@@ -97,7 +97,7 @@ def test_a_client_that_thinks_is_named_and_the_ideal_knows_the_cores() -> None:
     assert report.wall_clock_seconds <= took
     assert report.no_workers_seconds == 0
     if report.client_seconds > report.cluster_seconds:
-        assert "in your own code" in report.headline
+        assert "on the client" in report.headline
         assert report.findings[0].kind == "client"
     assert report.cores is not None
     assert 0 < report.cores <= 1024
