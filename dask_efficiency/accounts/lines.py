@@ -134,6 +134,19 @@ _DASKS = re.compile(r"[\\/]dask[\\/]")
 
 #: Stands for a line where no sample was taken.
 NOWHERE = Frame("", "", 0)
+#: File whose functions wait until something can be read, and the function of an event loop that does so when it has
+#: nothing to do; its file is not always asyncio's.
+_SELECTORS, _TURN = re.compile(r"[\\/]selectors\.py$"), "_run_once"
+
+
+def has_nothing_to_do(stack: Stack) -> bool:
+    """True of an event loop that waits for something to do; others wait by a selector too, such as for a process.
+
+    The stack is a whole one, or begins with what the event loop called.
+    """
+    *before, innermost = stack[-2:] or [NOWHERE]
+    called_by_loop = all(frame.function.rpartition(".")[2] == _TURN for frame in before)
+    return called_by_loop and _SELECTORS.search(innermost.file) is not None
 
 
 def blamed(stack: Stack) -> Frame:

@@ -37,12 +37,6 @@ class ThreadLook(NamedTuple):
     stack: Stack
 
 
-def has_nothing_to_do(stack: Stack) -> bool:
-    """True of an event loop that waits for something to do; others wait by a selector too, such as for a process."""
-    caller, innermost = (frame.file.replace("\\", "/") for frame in stack[-2:]) if len(stack) > 1 else ("", "")
-    return innermost.endswith("/selectors.py") and caller.endswith("/asyncio/base_events.py")
-
-
 #: Checks of its fields, but for the stack.
 _CHECKS = (text, text, text, whole, text, text, whole, text, flag)
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from dask_efficiency.accounts.lines import BUILT_IN, EVENT_LOOP, Frame, blamed, place_of
-from dask_efficiency.accounts.thread_looks import FREE, LOOP, OTHER, TASK, has_nothing_to_do
+from dask_efficiency.accounts.lines import BUILT_IN, EVENT_LOOP, Frame, blamed, has_nothing_to_do, place_of
+from dask_efficiency.accounts.thread_looks import FREE, LOOP, OTHER, TASK
 from dask_efficiency.live.thread_stacks import AlikeThreads, ClusterStacks
 from dask_efficiency.report.stalls import does
 from dask_efficiency.show.document import Document, section, with_content

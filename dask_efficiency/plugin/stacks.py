@@ -7,7 +7,6 @@ import concurrent.futures
 import dis
 import gc
 import os
-import selectors
 import sys
 import threading
 from collections.abc import Iterable, Iterator
@@ -47,8 +46,6 @@ _LOOPS = (
 )
 #: Files whose functions run as tasks, although they are Dask's.
 _DASKS_TASKS = (folder_of(distributed) + "shuffle" + os.sep,)
-#: File in which an event loop waits, as frames name it.
-_SELECTORS = fitting(selectors.__file__)
 #: File whose functions stand around Dask's own that (de)serialize, and do nothing by themselves.
 _OURS = fitting(folder_of(names) + "messages.py")
 #: Flags for lines of these files.
@@ -92,11 +89,6 @@ def frames_of_others() -> dict[int, FrameType]:
         frames = sys._current_frames()
     frames.pop(threading.get_ident(), None)
     return frames
-
-
-def has_nothing_to_do(stack: Stack) -> bool:
-    """True if a thread is where an event loop waits for something to do."""
-    return bool(stack) and stack[-1].file == _SELECTORS
 
 
 class Stacks:

@@ -28,10 +28,20 @@ import distributed
 
 from dask_efficiency.accounts.cluster.windows import Interval
 from dask_efficiency.accounts.intake import fitting
-from dask_efficiency.accounts.lines import IMPORT, MAX_DEPTH, MAX_ROWS, Frame, Stack, blamed, is_import, is_the_users
+from dask_efficiency.accounts.lines import (
+    IMPORT,
+    MAX_DEPTH,
+    MAX_ROWS,
+    Frame,
+    Stack,
+    blamed,
+    has_nothing_to_do,
+    is_import,
+    is_the_users,
+)
 from dask_efficiency.plugin import names
 from dask_efficiency.plugin.guard import Guard
-from dask_efficiency.plugin.stacks import MAX_WALKED, Stacks, folder_of, frames_of_others, has_gil, has_nothing_to_do
+from dask_efficiency.plugin.stacks import MAX_WALKED, Stacks, folder_of, frames_of_others, has_gil
 from dask_efficiency.plugin.thread_clocks import HeldReader, ThreadClocks, ThreadFiles, cpu_clock
 from dask_efficiency.plugin.worker.look import LONG_HOLD_NS
 from dask_efficiency.plugin.worker.sampler import MAX_INTERVAL_NS, MAX_SHARE, MIN_INTERVAL_NS, why_not

@@ -5,7 +5,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dask_efficiency.accounts import lines
-from dask_efficiency.accounts.lines import Frame, SampleRow, SentGraphs, StackTable, graph_name, sending_lines
+from dask_efficiency.accounts.lines import (
+    Frame,
+    SampleRow,
+    SentGraphs,
+    StackTable,
+    graph_name,
+    has_nothing_to_do,
+    sending_lines,
+)
 
 stacks = st.lists(st.builds(Frame, st.sampled_from("fgh"), st.just("x.py"), st.integers(1, 9)), max_size=3).map(tuple)
 rows = st.builds(SampleRow, st.just("thread-noncpu"), st.sampled_from(["gil", "lock"]), st.sampled_from("ab"), stacks)
@@ -77,3 +85,27 @@ def test_prefixes_beyond_the_bounds_have_no_line_unless_their_graph_is_known(mon
     assert sending_lines(sent, dict.fromkeys("abc", LOAD)).keys() == {"f", "i"}
     monkeypatch.setattr(lines, "MAX_PREFIXES", 3)
     assert sent_graphs((["a"], ["f", "g"]), (["b"], ["g", "h"])) == {"a": ["f", "g"], "": ["g", "h"]}
+
+
+SELECT = Frame("EpollSelector.select", "/env/lib/python3.12/selectors.py", 468)
+ASYNCIO = (
+    Frame("BaseEventLoop.run_forever", "/env/lib/python3.12/asyncio/base_events.py", 608),
+    Frame("BaseEventLoop._run_once", "/env/lib/python3.12/asyncio/base_events.py", 1898),
+)
+#: A library that lets event loops run within each other, on Windows.
+NESTED = (Frame("_patch_loop.<locals>._run_once", r"C:\env\Lib\site-packages\nest_asyncio.py", 115),)
+
+
+@pytest.mark.parametrize(
+    ("stack", "idle"),
+    [
+        ((*ASYNCIO, SELECT), True),
+        ((*NESTED, SELECT._replace(file=r"C:\Python312\Lib\selectors.py")), True),
+        ((SELECT,), True),  # without what called the loop
+        ((*ASYNCIO, Frame("Popen._communicate", "/env/lib/python3.12/subprocess.py", 2115), SELECT), False),
+        (ASYNCIO, False),
+        ((), False),
+    ],
+)
+def test_an_event_loop_has_nothing_to_do_only_in_its_own_selector(stack, idle):
+    assert has_nothing_to_do(stack) is idle

@@ -14,8 +14,8 @@ GATHER = (
     Frame("Client.gather", f"{DISTRIBUTED}/client.py", 2500),
     Frame("sync", f"{DISTRIBUTED}/utils.py", 400),
 )
-IDLE = (Frame("run_forever", "/py/asyncio/base_events.py", 600), Frame("select", "/py/selectors.py", 468))
-BLOCKED = (Frame("run_forever", "/py/asyncio/base_events.py", 600), Frame("parse", "/home/me/plugin.py", 4))
+IDLE = (Frame("BaseEventLoop._run_once", "/py/asyncio/base_events.py", 600), Frame("select", "/py/selectors.py", 468))
+BLOCKED = (Frame("BaseEventLoop._run_once", "/py/asyncio/base_events.py", 600), Frame("parse", "/home/me/plugin.py", 4))
 
 
 def look(worker: str, kind: str, ident: int, *, seconds: float = 0.0, **fields: object) -> ThreadLook:
@@ -62,7 +62,7 @@ outer: 60.0 s
 
 (event loop) of worker 1
   in parse, plugin.py:4
-  run_forever (base_events.py:600)
+  BaseEventLoop._run_once (base_events.py:600)
   parse (plugin.py:4)
 
 2 event loops with nothing to do.

@@ -3,6 +3,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import os
+import subprocess
 import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
@@ -14,9 +15,9 @@ from distributed.threadpoolexecutor import ThreadPoolExecutor as DaskPool
 from hypothesis import given, reject
 
 from dask_efficiency.accounts.details import WindowDetails, decode_details, encode_details
-from dask_efficiency.accounts.lines import MAX_DEPTH, SampleRow, blamed, place_of
+from dask_efficiency.accounts.lines import MAX_DEPTH, SampleRow, blamed, has_nothing_to_do, place_of
 from dask_efficiency.plugin import stacks
-from dask_efficiency.plugin.stacks import MAX_KNOWN, Stacks, frames_of_others
+from dask_efficiency.plugin.stacks import MAX_KNOWN, MAX_WALKED, Stacks, frames_of_others
 from tests.payloads import through_msgpack
 from tests.plugin.watch import eventually
 from tests.strategies import odd_texts
@@ -48,6 +49,31 @@ def test_a_tasks_stack_is_without_its_callers_and_waits_on_its_behalf():
     assert frame.function.endswith("task")
     assert os.path.basename(frame.file) == "test_stacks.py"
     assert frame.line == lines[0]
+
+
+def test_an_event_loop_that_runs_a_process_is_at_work_though_it_waits_by_a_selector():
+    loop = asyncio.new_event_loop()
+    thread = threading.Thread(target=loop.run_forever, daemon=True)
+    thread.start()
+
+    def looks():
+        frame, found = frames_of_others()[thread.ident], Stacks()
+        return found.loop(frame, MAX_WALKED), found.whole(frame)
+
+    def waits_for_the_process(stack):
+        return "Popen._communicate" in [frame.function for frame in stack] and stack[-1].file.endswith("selectors.py")
+
+    eventually(lambda: all(map(has_nothing_to_do, looks())))
+    with subprocess.Popen(["sleep", "60"], stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        loop.call_soon_threadsafe(process.communicate)
+        try:
+            eventually(lambda: all(map(waits_for_the_process, looks())))
+            assert not any(map(has_nothing_to_do, looks()))
+        finally:
+            process.kill()
+            loop.call_soon_threadsafe(loop.stop)
+            thread.join()
+    loop.close()
 
 
 def test_a_thread_that_runs_no_task_is_at_the_line_of_its_pool():

@@ -33,7 +33,7 @@ from tornado.ioloop import PeriodicCallback
 from dask_efficiency.accounts.cluster import scheduler_loop
 from dask_efficiency.accounts.cluster.scheduler_loop import LoopFunction, LoopTime, LoopTotals, SchedulerLoop
 from dask_efficiency.accounts.intake import fitting
-from dask_efficiency.accounts.lines import Frame, Holdup
+from dask_efficiency.accounts.lines import Frame, Holdup, has_nothing_to_do
 from dask_efficiency.plugin import patches
 from dask_efficiency.plugin.guard import Guard
 from dask_efficiency.plugin.loop_blocks import LoopBlocks, LoopLook
@@ -41,7 +41,7 @@ from dask_efficiency.plugin.message_contents import code_of
 from dask_efficiency.plugin.messages import MESSAGES_HERE, Tally
 from dask_efficiency.plugin.patches import Replacements
 from dask_efficiency.plugin.scheduler.loop_thread import LoopThread
-from dask_efficiency.plugin.stacks import MAX_WALKED, Stacks, frames_of_others, has_gil, has_nothing_to_do
+from dask_efficiency.plugin.stacks import MAX_WALKED, Stacks, frames_of_others, has_gil
 
 #: Nanoseconds between two calls of a handler in which plugins are timed, at least: some 50 samples a second.
 LOOK_NS = 20_000_000

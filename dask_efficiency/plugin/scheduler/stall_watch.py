@@ -37,9 +37,9 @@ from distributed.scheduler import TaskState, WorkerState, heartbeat_interval
 from dask_efficiency.accounts import stalls, waits
 from dask_efficiency.accounts.cluster.cluster import ClusterLedger
 from dask_efficiency.accounts.intake import fitting, number
-from dask_efficiency.accounts.lines import Frame, Stack, blamed, place_of
+from dask_efficiency.accounts.lines import Frame, Stack, blamed, has_nothing_to_do, place_of
 from dask_efficiency.accounts.stalls import KINDS, StalledWork, encode_stalls
-from dask_efficiency.accounts.thread_looks import AWAITING, COMPUTING, LOOP, TASK, ThreadLook, has_nothing_to_do
+from dask_efficiency.accounts.thread_looks import AWAITING, COMPUTING, LOOP, TASK, ThreadLook
 from dask_efficiency.accounts.worker.log import prefix_of
 from dask_efficiency.plugin.guard import Guard
 from dask_efficiency.plugin.names import STRAGGLERS_TOPIC

@@ -19,12 +19,13 @@ from dask_efficiency.accounts.lines import (
     Holdup,
     SampleRow,
     Stack,
+    has_nothing_to_do,
 )
 from dask_efficiency.accounts.rows import divide
 from dask_efficiency.accounts.worker.waiting import FREE_SLOT_LIBRARY, LIBRARY, Key
 from dask_efficiency.plugin.loop_blocks import LoopClocks, LoopLook
 from dask_efficiency.plugin.processors import Throttling
-from dask_efficiency.plugin.stacks import MAX_WALKED, Stacks, frames_of_others, has_nothing_to_do
+from dask_efficiency.plugin.stacks import MAX_WALKED, Stacks, frames_of_others
 from dask_efficiency.plugin.worker.children import Children
 from dask_efficiency.plugin.worker.lock_looks import rows_of_look, told
 from dask_efficiency.plugin.worker.wait_states import CHILD, GIL, LOCK, POLLS, RUNNING, SLEEP, STOPPED, WaitStates

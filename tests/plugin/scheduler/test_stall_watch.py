@@ -279,7 +279,7 @@ def test_a_worker_whose_heartbeats_are_late_while_its_event_loop_waits_for_work_
     ws = cluster.scheduler.workers["tcp://a"]
     ws.last_seen = time() - 60
     ws.processing[cluster.task("step-a")] = 0.1
-    select = (Frame("run_forever", "/env/lib/asyncio/base_events.py", 1), Frame("select", "/env/lib/selectors.py", 9))
+    select = (Frame("BaseEventLoop._run_once", "/env/lib/asyncio/base_events.py", 1), Frame("select", "/env/lib/selectors.py", 9))
     idle = ThreadLook("", LOOP, "loop", 1, "", "", 0, "", False, select)
     cluster.answers["tcp://a"] = [Answer([idle], {})] * 2
     assert cluster.look() == ()
@@ -290,7 +290,7 @@ def test_an_event_loop_that_waits_by_a_selector_for_a_process_is_blocked(cluster
     ws = cluster.scheduler.workers["tcp://a"]
     ws.last_seen = time() - 60
     ws.processing[cluster.task("step-a")] = 0.1
-    loop, select = Frame("run_forever", "/env/asyncio/base_events.py", 1), Frame("select", "/env/selectors.py", 9)
+    loop, select = Frame("BaseEventLoop._run_once", "/env/asyncio/base_events.py", 1), Frame("select", "/env/selectors.py", 9)
     waits = (loop, Frame("setup", "/home/me/plugin.py", 4), Frame("_communicate", "/env/subprocess.py", 5), select)
     cluster.answers["tcp://a"] = [Answer([ThreadLook("", LOOP, "loop", 1, "", "", 0, "", False, waits)], {})] * 2
     (stall,) = cluster.look()
