@@ -8,11 +8,13 @@ then is at work.
 
 - A task is long from :data:`TIMES` times the mean of its prefix, and ten heartbeats. It stands still if it waits at the
   same line in both looks. One that computes, or sleeps as it was told to, may just have more to do: it takes
-  :data:`TIMES_COMPUTING` times the mean, and most of the time since work began.
+  :data:`TIMES_COMPUTING` times the mean, and most of the time since work began; and so does one that waits for other
+  tasks or a shuffle, while anything changes.
 - Where no task has changed its state for long, all that run are suspected, of prefixes of which none ended too. If all
   of them wait for tasks, and others find no thread, they wait for each other.
 - A worker is silent from so many heartbeats that do not come. If the thread beside its event loop answers, that is
-  blocked, by the call that it is in; else the process gets no turn at all.
+  blocked, by the call that it is in; else the process gets no turn at all. Importing takes long where many do so: it
+  stands still only if nothing of its stack moves, for as long as where nothing is known.
 
 Rejected: a limit in seconds, which every site would have to set; and the median instead of the mean, which nobody keeps
 on the scheduler: a mean is larger where a few tasks are longer, so that fewer are accused.
@@ -37,7 +39,7 @@ from distributed.scheduler import TaskState, WorkerState, heartbeat_interval
 from dask_efficiency.accounts import stalls, waits
 from dask_efficiency.accounts.cluster.cluster import ClusterLedger
 from dask_efficiency.accounts.intake import fitting, number
-from dask_efficiency.accounts.lines import Frame, Stack, blamed, has_nothing_to_do, place_of
+from dask_efficiency.accounts.lines import Frame, Stack, blamed, has_nothing_to_do, is_import, place_of
 from dask_efficiency.accounts.stalls import KINDS, StalledWork, encode_stalls
 from dask_efficiency.accounts.thread_looks import AWAITING, COMPUTING, LOOP, TASK, ThreadLook
 from dask_efficiency.accounts.worker.log import prefix_of
@@ -57,8 +59,10 @@ TIMES, TIMES_COMPUTING = 20.0, 100.0
 MOST_OF_WORK = 0.75
 #: Causes with which a task may be at work.
 AT_WORK = frozenset({COMPUTING, AWAITING, "gil", "core", "throttled", "sleep"})
-#: Kinds that are told of each worker, as no line tells them apart.
-OF_WORKERS = frozenset({stalls.PAUSED, stalls.SILENT, stalls.FETCH})
+#: Places of waits for others, which may be at work: they are named by themselves if they stand still.
+FOR_OTHERS = frozenset({waits.TASKS, waits.SHUFFLE})
+#: Kinds that are told of each worker, as it is the worker that stands still.
+OF_WORKERS = frozenset({stalls.PAUSED, stalls.SILENT, stalls.BLOCKED, stalls.FETCH})
 #: Workers that are asked at a time, and tasks that are looked at. Guesses that bound the cost of a suspicion.
 MAX_ASKED, MAX_TASKS = 100, 1_000
 #: Stalls that are logged while the same work goes on. A guess.
@@ -117,7 +121,7 @@ class StallWatch:
 
     @property
     def lately(self) -> tuple[StalledWork, ...]:
-        """Work that stands still, or did a moment ago: whoever interrupts a block lets its tasks go first."""
+        """Work that stands still, or did until all work was let go a moment ago, as by whoever interrupts a block."""
         return self._last if monotonic() - self._last_at <= HEARTBEATS * self._heartbeat else ()
 
     def stop(self) -> None:
@@ -152,8 +156,8 @@ class StallWatch:
             self._asking = asyncio.ensure_future(self._ask(suspects, silent, still))
         found = [*certain, *(stall for stall, _ in self._seen)]
         self.found = tuple(sorted(found, key=lambda one: (KINDS.index(one.kind), -one.tasks, -one.seconds)))
-        if self.found:
-            self._last, self._last_at = self.found, now
+        # What ended by itself, as others go on, explains nothing of the run's end.
+        self._last, self._last_at = self.found, now
         for stall in self.found:
             self._announce(stall)
 
@@ -267,7 +271,7 @@ class StallWatch:
     ) -> None:
         running = {(one.ws.address, fitting(one.ts.key)): one for one in suspects}
         waiting = [(running[place], look) for place, look in _unmoved(before, after).items() if place in running]
-        self._seen = [*self._blocked(silent, after), *self._fetching(after)]
+        self._seen = [*self._blocked(silent, before, after), *self._fetching(after)]
         tasks = [(one, look) for one, look in waiting if _place(look) == waits.TASKS]
         slots = sum(len(ws.executing) - len(ws.long_running) for ws in self._scheduler.workers.values())
         if tasks and len(tasks) >= slots and still > 0:
@@ -279,18 +283,25 @@ class StallWatch:
         self._seen += _grouped(stalls.LOCK, locks, self._held_locks())
         self._seen += _grouped(stalls.TASK, [pair for pair in long if pair not in locks])
 
-    def _blocked(self, silent: Collection[WorkerState], answers: dict[str, Answer | str]) -> Iterator[_Seen]:
+    def _blocked(
+        self, silent: Collection[WorkerState], before: dict[str, Answer | str], after: dict[str, Answer | str]
+    ) -> Iterator[_Seen]:
         """Workers whose event loop is blocked, with its call; and those that get no turn."""
         for ws in silent:
-            answer = answers.get(ws.address)
+            answer = after.get(ws.address)
             if answer is None or ws.address not in self._scheduler.workers:
                 continue
             tasks, prefix = len(ws.processing), _most(ws.processing)
             stall = StalledWork(stalls.SILENT, tasks, prefix, _names([ws]), time() - ws.last_seen)
             if not isinstance(answer, str):
-                loop = next((look for look in answer.looks if look.kind == LOOP), None)
+                loop = _loop_of(answer)
                 if loop is not None and has_nothing_to_do(loop.stack):
                     continue  # only its heartbeats are late
+                if loop is not None and is_import(loop.stack):
+                    then = _loop_of(before[ws.address])
+                    is_long = stall.seconds > UNKNOWN_HEARTBEATS * self._heartbeat
+                    if not is_long or then is None or _has_moved(then, loop):
+                        continue
                 line, cause = ((), "") if loop is None else ((blamed(loop.stack),), loop.cause)
                 stall = replace(stall, kind=stalls.BLOCKED, line=line, cause=cause)
             yield stall, ()
@@ -347,8 +358,17 @@ def _unmoved(before: dict[str, Answer | str], after: dict[str, Answer | str]) ->
     return {
         place: look
         for place, look in now.items()
-        if place in then and (look.cause in AT_WORK or blamed(then[place].stack) == blamed(look.stack))
+        if place in then and (look.cause in AT_WORK or not _has_moved(then[place], look))
     }
+
+
+def _has_moved(then: ThreadLook, now: ThreadLook) -> bool:
+    """True if a thread is elsewhere in the second of two looks; one that imports may be long at one line."""
+    return blamed(then.stack) != blamed(now.stack) or (is_import(now.stack) and then.stack != now.stack)
+
+
+def _loop_of(answer: Answer | str) -> ThreadLook | None:
+    return next((look for look in answer.looks if look.kind == LOOP), None) if not isinstance(answer, str) else None
 
 
 def _place(look: ThreadLook) -> str:
@@ -357,12 +377,12 @@ def _place(look: ThreadLook) -> str:
 
 def _long(one: _Running, look: ThreadLook, still: float, work: float) -> bool:
     """True if a task that does not move has run for so long that it stands still."""
-    seconds = max(one.seconds, look.ns / 1e9)
-    if look.cause in AT_WORK:
+    seconds, is_still = max(one.seconds, look.ns / 1e9), still > UNKNOWN_HEARTBEATS * float(heartbeat_interval(1))
+    if look.cause in AT_WORK or (_place(look) in FOR_OTHERS and not is_still):
         return bool(one.usual) and seconds > TIMES_COMPUTING * one.usual and seconds > MOST_OF_WORK * work
     if one.usual:
         return seconds > TIMES * one.usual
-    return still > UNKNOWN_HEARTBEATS * float(heartbeat_interval(1))
+    return is_still
 
 
 def _grouped(kind: str, found: Iterable[tuple[_Running, ThreadLook]], detail: str = "") -> Iterator[_Seen]:

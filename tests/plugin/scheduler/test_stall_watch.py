@@ -12,7 +12,7 @@ from distributed.core import Status
 from distributed.metrics import time
 
 from dask_efficiency.accounts import stalls
-from dask_efficiency.accounts.lines import Frame
+from dask_efficiency.accounts.lines import Frame, Stack
 from dask_efficiency.accounts.stalls import StalledWork
 from dask_efficiency.accounts.thread_looks import LOOP, TASK, ThreadLook
 from dask_efficiency.plugin.scheduler import stall_watch as module
@@ -24,9 +24,26 @@ AT = {
     "network": (Frame("load", "/home/me/job.py", 12), Frame("recv", "/home/me/client.py", 88)),
     "tasks": (Frame("outer", "/home/me/job.py", 30), Frame("Client.gather", f"{DISTRIBUTED}/client.py", 1)),
     "lock": (Frame("write", "/home/me/job.py", 40), Frame("Semaphore.acquire", f"{DISTRIBUTED}/semaphore.py", 1)),
+    "shuffle": (
+        Frame("p2p_barrier", f"{DISTRIBUTED}/shuffle/_core.py", 1),
+        Frame("sync", f"{DISTRIBUTED}/utils.py", 1),
+    ),
     "computing": (Frame("fit", "/home/me/job.py", 50),),
 }
-CAUSES = {"network": "network", "tasks": "cluster", "lock": "cluster", "computing": "computing"}
+IMPORTS = (
+    Frame("BaseEventLoop._run_once", "/env/asyncio/base_events.py", 1),
+    Frame("load", "/home/me/plugin.py", 4),
+    Frame("_find_and_load", "<frozen importlib._bootstrap>", 1360),
+)
+DEEPER = (*IMPORTS, Frame("<module>", "/env/lib/python3.12/site-packages/big/part.py", 1))
+AT |= {"import": IMPORTS[1:], "import, later": DEEPER[1:]}
+CAUSES = dict.fromkeys(AT, "file") | {
+    "network": "network",
+    "tasks": "cluster",
+    "shuffle": "cluster",
+    "lock": "cluster",
+    "computing": "computing",
+}
 
 
 class Cluster:
@@ -148,7 +165,16 @@ def test_a_task_that_waits_far_longer_than_others_is_named_until_it_ends(cluster
     assert cluster.called == [stall]
     del cluster.scheduler.workers["tcp://a"].executing[ts]
     assert cluster.look() == ()
-    assert cluster.watch.lately == (stall,)  # as whoever interrupts it lets it go first
+    assert cluster.watch.lately == ()
+
+
+def test_what_stood_still_is_known_for_a_moment_after_all_work_is_let_go(cluster: Cluster) -> None:
+    cluster.usual["load"] = 0.1
+    cluster.runs("a", "load-1", 8.0, "network")
+    found = cluster.look()
+    cluster.work.outstanding = False  # as whoever interrupts it lets it go first
+    assert cluster.look() == ()
+    assert cluster.watch.lately == found
     cluster.now += 10.0
     assert cluster.watch.lately == ()
 
@@ -202,6 +228,16 @@ def test_tasks_that_wait_for_tasks_while_another_runs_are_none(cluster: Cluster)
     cluster.runs("b", "load-2", 1.0, "network")
     cluster.watch.poll()
     assert [one.kind for one in cluster.look(after=6.0)] == []
+
+
+@pytest.mark.parametrize("where", ["tasks", "shuffle"])
+def test_who_waits_for_others_is_named_only_where_they_do_nothing(cluster: Cluster, where: str) -> None:
+    cluster.usual["outer"] = 0.1
+    cluster.runs("a", "outer-1", 8.0, where)
+    cluster.runs("b", "load-2", 8.0, "computing")
+    assert cluster.look(after=8.0) == ()
+    cluster.look(after=20.0)
+    assert [(one.kind, one.prefix) for one in cluster.look()] == [(stalls.TASK, "outer")]
 
 
 def test_a_lock_is_named_if_it_is_taken_and_waited_for(cluster: Cluster) -> None:
@@ -279,7 +315,10 @@ def test_a_worker_whose_heartbeats_are_late_while_its_event_loop_waits_for_work_
     ws = cluster.scheduler.workers["tcp://a"]
     ws.last_seen = time() - 60
     ws.processing[cluster.task("step-a")] = 0.1
-    select = (Frame("BaseEventLoop._run_once", "/env/lib/asyncio/base_events.py", 1), Frame("select", "/env/lib/selectors.py", 9))
+    select = (
+        Frame("BaseEventLoop._run_once", "/env/lib/asyncio/base_events.py", 1),
+        Frame("select", "/env/lib/selectors.py", 9),
+    )
     idle = ThreadLook("", LOOP, "loop", 1, "", "", 0, "", False, select)
     cluster.answers["tcp://a"] = [Answer([idle], {})] * 2
     assert cluster.look() == ()
@@ -290,11 +329,42 @@ def test_an_event_loop_that_waits_by_a_selector_for_a_process_is_blocked(cluster
     ws = cluster.scheduler.workers["tcp://a"]
     ws.last_seen = time() - 60
     ws.processing[cluster.task("step-a")] = 0.1
-    loop, select = Frame("BaseEventLoop._run_once", "/env/asyncio/base_events.py", 1), Frame("select", "/env/selectors.py", 9)
+    loop, select = (
+        Frame("BaseEventLoop._run_once", "/env/asyncio/base_events.py", 1),
+        Frame("select", "/env/selectors.py", 9),
+    )
     waits = (loop, Frame("setup", "/home/me/plugin.py", 4), Frame("_communicate", "/env/subprocess.py", 5), select)
     cluster.answers["tcp://a"] = [Answer([ThreadLook("", LOOP, "loop", 1, "", "", 0, "", False, waits)], {})] * 2
     (stall,) = cluster.look()
     assert (stall.kind, stall.workers) == (stalls.BLOCKED, ("a",))
+
+
+@pytest.mark.parametrize(
+    ("seconds", "then", "now", "named"),
+    [
+        (60, IMPORTS, IMPORTS, True),
+        (12, IMPORTS, IMPORTS, False),  # libraries that are large
+        (60, IMPORTS, DEEPER, False),
+    ],
+)
+def test_an_import_blocks_an_event_loop_only_if_it_stands_still_for_long(
+    cluster: Cluster, seconds: float, then: Stack, now: Stack, named: bool
+) -> None:
+    ws = cluster.scheduler.workers["tcp://a"]
+    ws.last_seen = time() - seconds
+    ws.processing[cluster.task("step-a")] = 0.1
+    looks = [ThreadLook("", LOOP, "loop", 1, "", "", 0, "", False, stack) for stack in (then, now)]
+    cluster.answers["tcp://a"] = [Answer([look], {}) for look in looks]
+    assert [(one.kind, one.line) for one in cluster.look()] == [
+        (stalls.BLOCKED, (Frame("import", "/home/me/plugin.py", 4),))
+    ] * named
+
+
+def test_a_task_that_imports_is_at_work_while_its_stack_moves(cluster: Cluster) -> None:
+    cluster.usual["load"] = 0.1
+    cluster.runs("a", "load-1", 8.0, "import", "import, later")
+    moving(cluster)
+    assert cluster.kinds() == []
 
 
 def test_workers_that_fetch_and_never_begin_are_named_with_whom_they_fetch_from(cluster: Cluster) -> None:
@@ -323,7 +393,7 @@ def test_what_stands_still_is_logged_up_to_a_bound(monkeypatch, cluster) -> None
     assert len(cluster.events) == 2
 
 
-@pytest.mark.parametrize("kind", [stalls.SILENT, stalls.PAUSED, stalls.FETCH])
+@pytest.mark.parametrize("kind", [stalls.SILENT, stalls.BLOCKED, stalls.PAUSED, stalls.FETCH])
 def test_each_worker_at_fault_is_told_once(cluster: Cluster, kind: str) -> None:
     for workers in (("a",), ("b",), ("a",), ("a", "b"), ("b", "c")):
         cluster.watch._announce(StalledWork(kind, 1, "load", workers))
