@@ -34,6 +34,28 @@ def test_equal_tasks_take_what_they_took_on_the_threads_that_are_there() -> None
     assert 0 < found.least < found.seconds < found.most < 2 * found.seconds
 
 
+def test_threads_that_were_idle_may_do_what_is_left_sooner() -> None:
+    estimate = TimeLeftEstimate()
+    for number in range(101):  # half of the threads are idle
+        found = estimate.look(number * 0.5, {"step": at_work(400, number * 0.5)}, 8)
+    busy = looked(50)
+    assert found is not None
+    assert busy is not None
+    assert found.seconds == pytest.approx(busy.seconds, rel=0.02)
+    assert found.least == pytest.approx(busy.least * math.sqrt(0.5), rel=0.05)
+
+
+def test_a_prefix_whose_tasks_run_one_by_one_takes_as_long_as_it_did() -> None:
+    estimate = TimeLeftEstimate()
+    for number in range(101):
+        at = number * 0.5
+        chain = at_work(100, at, nthreads=1)
+        found = estimate.look(at, {"step": at_work(200, at, nthreads=3), "chain": chain}, 4)
+    assert found is not None
+    assert found.seconds < 30.0
+    assert found.most == pytest.approx(50.0, rel=0.05)
+
+
 def test_nothing_is_said_before_enough_was_done() -> None:
     assert looked(2) is None
     assert looked(8) is None
