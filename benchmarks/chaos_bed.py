@@ -46,7 +46,7 @@ MAX_TRIES = 20
 
 #: Frames of ours that only pass a call on to Dask, as another frame follows; and any frame of ours.
 _PASSED_ON = re.compile(
-    r'/dask_efficiency/[^"\n]*", line \d+, in (?:\w+\n +return (?:await )?[^\n]*?\(\*args, \*\*kwargs\)'
+    r'/dask_efficiency/[^"\n]*", line \d+, in (?:\w+\n +return (?:await )?[^\n]*?\(\*args,(?: \w+=\w+,)* \*\*kwargs\)'
     r'|(?:timed|counted)\w*\n(?: {4}[^\n]*\n)*(?= *File "))'
 )
 _OURS = re.compile(r"/dask_efficiency/(?!plugin/scheduler/loop_meter)")

@@ -34,6 +34,7 @@ def test_a_failure_of_dask_that_passes_through_what_times_it_is_not_ours():
     upstream = frame("distributed/shuffle/_core.py", "raise self._exception")
     assert not is_ours(passed_on + upstream)
     assert not is_ours(repr(passed_on + upstream + passed_on))
+    assert not is_ours(frame("dask_efficiency/plugin/x.py", "return await get(*args, who=who, **kwargs)") + upstream)
     assert not is_ours(frame("dask_efficiency/plugin/scheduler/loop_meter.py", "step()") + upstream)
     own = frame("dask_efficiency/plugin/patches.py", "return handler(key)")
     assert is_ours(passed_on + own)

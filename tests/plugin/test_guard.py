@@ -6,7 +6,7 @@ import copy
 import logging
 from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import product
+from itertools import cycle
 from pathlib import Path
 from typing import Any
 
@@ -210,7 +210,7 @@ def raising(error: Exception) -> Any:
 
 
 def in_turn(patch: pytest.MonkeyPatch, module: Any, make: Any) -> Iterator[tuple[Decoration, Any]]:
-    """What is made while one decoration of a module after the other raises one error after the other."""
+    """What is made while one decoration of a module after the other raises an error, each of another kind in turn."""
     whole: list[Decoration] = []
 
     def seen(decorations: Any) -> Any:
@@ -220,7 +220,7 @@ def in_turn(patch: pytest.MonkeyPatch, module: Any, make: Any) -> Iterator[tuple
     patch.setattr(module, "decorate", seen)
     make()
     assert len(whole) > 1
-    for broken, error in product(whole, ERRORS):
+    for broken, error in zip(whole, cycle(ERRORS), strict=False):
 
         def breaking(decorations: Any, words: str = broken.words, error: Exception = error) -> Any:
             return decorate([d._replace(make=raising(error)) if d.words == words else d for d in decorations])
