@@ -191,13 +191,6 @@ class LastSeconds:
                 found[bucket] = tuple(CauseShare(bucket, cause, row[cause] / with_work) for cause in ranked)
         return found
 
-    @property
-    def largest_cause(self) -> CauseShare | None:
-        """Largest known cause; None if it is below :data:`MIN_SHARE`."""
-        shares = [one for row in self.cause_shares.values() for one in row]
-        known = [one for one in shares if one.cause != UNKNOWN and one.share >= MIN_SHARE]
-        return max(known, key=lambda one: one.share, default=None)
-
     @cached_property
     def workers(self) -> WorkerTimes:
         """Time of each worker."""
@@ -268,38 +261,8 @@ def _in_one_unit(sizes: Sequence[int]) -> tuple[list[str], str]:
 # -- causes ----------------------------------------------------------------------------------------
 
 
-#: Share of the threads' time from which a cause is worth a sentence. By judgement.
-MIN_SHARE = 0.05
 #: Share from which a cause is listed. A guess.
 MIN_LISTED_SHARE = 0.005
-#: Sentence for each known cause.
-SENTENCES: dict[Bucket, dict[str, str]] = {
-    Bucket.THREAD_NONCPU: {
-        "gil": "Threads wait for the GIL",
-        "core": "Threads wait for a core",
-        "throttled": "Threads wait for the CPU limit of their container",
-        "stopped": "Processes of workers stand still",
-        "lock": "Threads wait for locks",
-        "sleep": "Threads sleep within tasks",
-        "file": "Threads wait for files",
-        "network": "Threads wait for the network",
-        "child-process": "Threads wait for processes that tasks started",
-        "cluster": "Threads wait for other tasks, or a lock, queue, event or shuffle of Dask",
-    },
-    Bucket.OVERHEAD: {
-        "hand-over": "Tasks wait to begin in their threads",
-        "event-loop": "Tasks that are done wait for their worker's event loop",
-        "rescheduled": "Tasks of a shuffle begin on other workers than their data",
-    },
-    Bucket.IDLE: {
-        "scheduler": "Threads wait for the scheduler",
-        "round-trips": "Threads wait for round trips: the scheduler holds ready tasks back",
-        "imbalance": "Threads are idle while tasks wait at other workers",
-        "restricted": "Threads are idle while tasks may run on other workers only",
-        "graph": "Threads wait while the scheduler takes in a graph",
-        "parallelism": "Threads find no task that is ready",
-    },
-}
 
 
 @dataclass(frozen=True, slots=True)

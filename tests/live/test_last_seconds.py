@@ -2,16 +2,12 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-import pytest
-
-from dask_efficiency.accounts.buckets import CAUSES, UNKNOWN, Bucket
+from dask_efficiency.accounts.buckets import UNKNOWN, Bucket
 from dask_efficiency.accounts.cluster.cluster import ClusterLedger
 from dask_efficiency.accounts.facts import Facts
 from dask_efficiency.accounts.rows import OTHER
 from dask_efficiency.accounts.worker.balance import TASK_BUCKETS
 from dask_efficiency.live.last_seconds import (
-    MIN_SHARE,
-    SENTENCES,
     CauseShare,
     Details,
     LastSeconds,
@@ -40,25 +36,12 @@ def test_a_line_has_the_useful_share_and_the_largest_loss() -> None:
 WAITING, IDLE = Bucket.THREAD_NONCPU, Bucket.IDLE
 
 
-def test_there_is_a_sentence_for_every_cause_that_is_known() -> None:
-    assert {bucket: set(rows) for bucket, rows in SENTENCES.items()} == {
-        bucket: set(causes) - {UNKNOWN} for bucket, causes in CAUSES.items()
-    }
-
-
 def test_shares_are_of_the_time_with_work_the_largest_first_and_the_unknown_last() -> None:
     causes = {"thread-noncpu/unknown": 40, "thread-noncpu/lock": 5, "thread-noncpu/gil": 15, "idle/unknown": 40}
     last = last_seconds({"thread-noncpu": 60, "idle": 40, "no-work": 900}, causes)
     expected = {"gil": 0.15, "lock": 0.05, UNKNOWN: 0.4}
     assert last.cause_shares == {WAITING: tuple(CauseShare(WAITING, *one) for one in expected.items())}
     assert causes_text(last.cause_shares[WAITING]) == "gil 15 %, lock 5.0 %, unknown 40 %"
-    assert last.largest_cause == CauseShare(WAITING, "gil", 0.15)
-
-
-@pytest.mark.parametrize(("ns", "found"), [(100 * MIN_SHARE, True), (100 * MIN_SHARE - 1, False)])
-def test_a_small_cause_is_not_called_the_largest(ns: float, found: bool) -> None:
-    last = last_seconds({"thread-cpu": 50, "idle": 50}, {"idle/graph": round(ns)})
-    assert (last.largest_cause is not None) is found
     assert last_seconds({"no-work": 100}).cause_shares == {}
 
 

@@ -100,7 +100,7 @@ class Page(DashboardComponent):
 
 
 def whole(tab: Tab) -> Page:
-    """Headline, inputs that narrow it, findings, causes, pie with key, timeline, data, stragglers, GPUs and workers."""
+    """Headline, inputs that narrow it, findings, pie with key, timeline, data, stragglers, GPUs and workers."""
     key = Text(texts.key_with_causes, width=230, name="key")
     pie = pie_chart(width=300, height=330, title="Thread time while there was work")
     timeline = TimelineFigure(
@@ -117,8 +117,9 @@ def whole(tab: Tab) -> Page:
         worker_bars(columns.few_workers, **BESIDE_OTHERS),
     ]
     headline = Text(texts.headline, sizing_mode="stretch_width", styles=_VERDICT_STYLE, name="headline")
-    cause = Text(texts.largest_cause, sizing_mode="stretch_width", styles=_CAUSE_STYLE, name="cause")
-    findings = Text(texts.findings, every_ns=SLOW_NS, sizing_mode="stretch_width", styles=_CAUSE_STYLE, name="findings")
+    findings = Text(
+        texts.findings, every_ns=SLOW_NS, sizing_mode="stretch_width", styles=_FINDINGS_STYLE, name="findings"
+    )
     wrap = {"flex-wrap": "wrap"}
     inputs = [
         TextInput(placeholder=f"{name}: all", name=f"only-{name}", width=160) for name in ("prefix", "span", "worker")
@@ -127,12 +128,11 @@ def whole(tab: Tab) -> Page:
         headline.root,
         Row(*inputs, styles=wrap),
         findings.root,
-        cause.root,
         Row(Row(pie.root, key.root, styles=wrap), timeline.root, sizing_mode="stretch_width", styles=wrap),
         *(part.root for part in titled),
         sizing_mode="stretch_width",
     )
-    return Page(tab, headline, [findings, cause, key, pie, timeline, *titled], root, inputs)
+    return Page(tab, headline, [findings, key, pie, timeline, *titled], root, inputs)
 
 
 def pie(tab: Tab) -> Page:
@@ -189,7 +189,7 @@ def _stacked(
 
 
 _VERDICT_STYLE = {"font-size": "17px", "line-height": "1.4", "margin": "8px 6px 4px"}
-_CAUSE_STYLE = {"font-size": "14px", "line-height": "1.4", "color": "#444444", "margin": "0 6px 4px"}
+_FINDINGS_STYLE = {"font-size": "14px", "line-height": "1.4", "color": "#444444", "margin": "0 6px 4px"}
 _TABLE_STYLE = {"font-size": "13px", "line-height": "1.4", "margin": "4px 6px 4px 20px"}
 _TITLE_STYLE = {"font-size": "13px", "font-weight": "bold", "color": "#444444", "margin": "12px 20px 0"}
 _HEADLINE_STYLE = {"font-size": "clamp(12px, 1.5vw, 22px)", "line-height": "1.3", "margin": "6px 12px 4px"}

@@ -22,7 +22,6 @@ from dask_efficiency.live.bokeh.columns import (
     with_work,
 )
 from dask_efficiency.live.last_seconds import (
-    SENTENCES,
     memory_text,
     moved_text,
     not_sampled_text,
@@ -57,21 +56,13 @@ def headline(view: TabView) -> str:
     return _since(last.seconds, f"{escape(view.part_of)}: {text}" if view.part_of else text)
 
 
-def largest_cause(view: TabView) -> str:
-    """Largest cause of lost time, and the number of workers that are not sampled; may be empty."""
-    found = view.last.largest_cause
-    sentences = [not_sampled_text(view.last.not_sampled)]
-    if found is not None:
-        share, seconds = format_share(found.share), time_span(view.last.seconds)
-        sentences.insert(0, f"{SENTENCES[found.bucket][found.cause]}, {share} of the last {seconds}")
-    return escape(" ".join(f"{one}." for one in sentences if one))
-
-
 def findings(view: TabView) -> str:
-    """First findings of what is running; may be empty."""
+    """First findings of what is running, and the number of workers that are not sampled; may be empty."""
     # What something costs the cluster is not known of a part of it.
     found = findings_of(view.stalls)[:MAX_SHOWN] if view.part_of else running_findings(view.last, view.stalls)
-    return "<br>".join(f"{number}. {escape(harmless(one.in_a_line))}" for number, one in enumerate(found, 1))
+    lines = [f"{number}. {harmless(one.in_a_line)}" for number, one in enumerate(found, 1)]
+    missing = not_sampled_text(view.last.not_sampled)
+    return "<br>".join(map(escape, [*lines, f"{missing}."] if missing else lines))
 
 
 def data_moved(view: TabView) -> str:
