@@ -54,7 +54,8 @@ load on 2 threads: 4.2 min, usually 2.0 s
   recv (client.py:88)
 
 outer: 60.0 s
-  waiting for other tasks, in Client.gather, job.py:30
+  tasks wait for other tasks, and keep their threads, in Client.gather,
+  job.py:30
   worker 0: outer-3
   outer (job.py:30)
   Client.gather (client.py:2500)

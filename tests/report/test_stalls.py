@@ -8,7 +8,7 @@ from dask_efficiency.accounts.lines import Frame
 from dask_efficiency.accounts.stalls import KINDS, NO_WORKER, SILENT, TASK, StalledWork
 from dask_efficiency.report.findings import find, leading
 from dask_efficiency.report.kinds import BESIDE
-from dask_efficiency.report.stalls import STALLED, findings_of
+from dask_efficiency.report.stalls import STALLED, does, findings_of
 from dask_efficiency.report.values import Unfinished
 from tests.report.samples import report_of, seconds
 
@@ -29,6 +29,14 @@ def test_a_finding_says_which_tasks_where_for_how_long_and_why() -> None:
     assert asked.where == "4 tasks of train, for 12.0 s: GPU=1, on no worker"
     (silent,) = findings_of([StalledWork(SILENT, 2, "", ("a", "b"), 30.0)])
     assert silent.where == "2 tasks on workers a, b, for 30.0 s"
+
+
+def test_what_threads_do_is_called_as_in_findings() -> None:
+    barrier = (Frame("p2p_barrier", "/env/lib/python3.12/site-packages/distributed/shuffle/_core.py", 1),)
+    assert does("cluster", barrier) == "waiting for a shuffle to move data"
+    assert does("cluster", ()) == "waiting for the cluster's answer"
+    assert does("gil", ()) == "waiting for the GIL"
+    assert [does(cause, ()) for cause in ("computing", "")] == ["computing", ""]
 
 
 def test_what_stands_still_comes_first_and_idle_threads_follow_from_it() -> None:
