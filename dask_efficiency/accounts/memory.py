@@ -45,7 +45,7 @@ class Kept(NamedTuple):
 
     prefix: str
     why: Why
-    #: Prefix of the tasks that need them; empty of none.
+    #: Prefix of the tasks that need them, or the client that holds futures of them; empty of none.
     needed_by: str = ""
     #: Prefix of the results for which these wait; empty of none.
     waits_for: str = ""

@@ -23,6 +23,9 @@ FILES = "files"
 PROCESS, IN_MEMORY, ON_DISK = "process", "held", "spilled"
 #: Labels of results, whether in memory or on disk; and of the process as if nothing were on disk.
 MANAGED, UNSPILLED = "managed", "unspilled"
+#: Label of the most by which results, by their sizes, were more than their process had; and of the bytes by which the
+#: state of actors grew, by prefix.
+OVERCOUNTED, ACTORS = "overcounted", "actors"
 #: Follows the label of results that were there when the process had most memory.
 AT_PEAK = " at peak"
 #: The worker's limit, its thresholds; the most memory of its control group; and the slope of the process's memory

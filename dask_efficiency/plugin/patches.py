@@ -286,6 +286,12 @@ EVICT = _of_worker(
     without="`spill by the memory manager` is missing",
     places=lambda data: [(data, "evict")],
 )
+MEMORY_LOOK = _of_worker(
+    what="SystemMonitor.get_process_memory",
+    why="the memory by which Dask decides to spill and to pause is that of its own looks",
+    without="the memory that would do is that for results alone",
+    places=lambda monitor: [(monitor, "get_process_memory")],
+)
 CLIENT_CLASS = Patch(
     what="the class of one Client: its get, compute, persist, submit, map, sync, _graph_to_futures and _gather",
     why="no hook says when a graph is optimised, sent and gathered, and Dask's `scheduler=` setting is the user's",

@@ -17,7 +17,6 @@ OFFERED: Mapping[str, str] = MappingProxyType(
         "scheduler/exports": "dask_efficiency.live.exports:Exports",
         "scheduler/metrics": "dask_efficiency.fleet.scheduler.worker_series:WorkerSeries",
         "scheduler/preflights": "dask_efficiency.preflights.scheduler.preflights:Preflights",
-        "scheduler/held-results": "dask_efficiency.report.scheduler_parts:HeldResults",
         "scheduler/save-to": "dask_efficiency.report.scheduler_parts:SaveTo",
         # Parts of a worker's meter.
         "worker/recorder": "dask_efficiency.runs.recording.worker.part:RecorderPart",

@@ -85,10 +85,11 @@ def shares_cores(facts: Conditions) -> bool:
 #: Conditions of cures by name.
 _CONDITIONS: Mapping[str, Callable[[Conditions], bool]] = {
     "for-gpus": lambda facts: facts.gpu_waiting > MOST,
-    "held": lambda facts: facts.memory.held.share > MOST,
+    "held": lambda facts: facts.memory.held.at_peak > 0,
     "leaks": lambda facts: facts.memory.grown > 0,
     "ran-ahead": lambda facts: facts.memory.ran_ahead and facts.saturation > HOLDS_BACK,
     "ran-ahead-anyway": lambda facts: facts.memory.ran_ahead,
+    "shared": lambda facts: facts.memory.too_little and facts.memory.overcounted > 0,
     "second-use": lambda facts: facts.memory.second_use,
     "tasks-take-most": lambda facts: facts.memory.tasks_take_most,
     "too-little": lambda facts: facts.memory.too_little,
@@ -244,7 +245,8 @@ thread-noncpu: Tasks off the CPU, for no known reason
     for-gpus: Mostly, tasks wait for GPUs that do not work for them: see the section on GPUs.
     See what they wait for: I/O, sleep, a lock, the GIL, or a library's own threads at work.
 spill: Spilling to disk
-    leaks: Find what keeps memory in tasks of {left_by}, which left it behind: more memory only delays this.
+    leaks: Find what keeps memory in {left_by}, which left it behind: more memory only delays this.
+    shared: Turn off distributed.worker.memory.target: results share memory, and count {overcounted} more than there is.
     held: Release what is not used again: {held_by} holds {held_bytes} of {held_results}{held_sent} that no task waits for.
     ran-ahead: Set distributed.scheduler.worker-saturation to 1.1, from {saturation}: {kept_bytes} of {kept} ran ahead.
     ran-ahead-anyway: Give workers {enough} each, or read in the tasks that use it: {kept_bytes} of {kept} ran ahead.

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from dask_efficiency.accounts.metered import (
+    ACTORS,
     AT_PEAK,
     BYTE_SECONDS,
     BYTES,
@@ -18,6 +19,7 @@ from dask_efficiency.accounts.metered import (
     MANAGED,
     MEMORY,
     ON_DISK,
+    OVERCOUNTED,
     PROCESS,
     THRESHOLDS,
     UNSPILLED,
@@ -50,6 +52,10 @@ class MemoryOfWorker:
     #: The most in results at a time, wherever they are; and of the process with all of them in memory. 0 if unknown.
     managed_peak: int = 0
     unspilled_peak: int = 0
+    #: The most by which results, by their sizes, were more than the process had, as where they share memory.
+    overcounted: int = 0
+    #: Bytes by which the state of actors grew, by prefix, as Dask estimates sizes.
+    actors: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def unmanaged_at_peak(self) -> int:
@@ -61,11 +67,14 @@ def memory_by_worker(rows: Iterable[MeteredRow]) -> dict[str, MemoryOfWorker]:
     """Memory of each worker, the highest peak first."""
     of_workers: defaultdict[str, dict[tuple[str, str], float]] = defaultdict(dict)
     at_peak: defaultdict[str, dict[str, list[int]]] = defaultdict(dict)
+    actors: defaultdict[str, dict[str, int]] = defaultdict(dict)
     for row in rows:
         if row.context != MEMORY or not row.worker:
             continue
         if row.label in (IN_MEMORY + AT_PEAK, ON_DISK + AT_PEAK):
             at_peak[row.worker].setdefault(row.prefix, [0, 0])[row.label == ON_DISK + AT_PEAK] += round(row.value)
+        elif row.label == ACTORS:
+            actors[row.worker][row.prefix] = round(row.value)
         else:
             known = of_workers[row.worker]
             known[row.label, row.unit] = known.get((row.label, row.unit), 0.0) + row.value
@@ -84,6 +93,8 @@ def memory_by_worker(rows: Iterable[MeteredRow]) -> dict[str, MemoryOfWorker]:
             container=round(known.get((CONTAINER, BYTES), 0)),
             managed_peak=round(known.get((MANAGED, BYTES), 0)),
             unspilled_peak=round(known.get((UNSPILLED, BYTES), 0)),
+            overcounted=round(known.get((OVERCOUNTED, BYTES), 0)),
+            actors=dict(actors[worker]),
         )
         for worker, known in of_workers.items()
     }

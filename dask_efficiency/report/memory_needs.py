@@ -3,7 +3,8 @@
 A worker spills once its results, by their ``sizeof``, are above ``worker.memory.target``, or its process is above
 ``worker.memory.spill``; it pauses above ``worker.memory.pause``. These are shares of its memory limit. So the limit
 with which it would have done none of that follows from two peaks: of all its results, those on disk included, and of
-its process as if nothing were on disk. ``benchmarks/memory_sizes.py`` runs programs with that, and with four fifths.
+its process as if nothing were on disk, at the instants at which Dask looked and decided. ``benchmarks/memory_sizes.py``
+runs programs with that, and with four fifths.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from dask_efficiency.accounts.cluster.losses import BY_KERNEL, FOR_MEMORY
 from dask_efficiency.accounts.memory import Why
 from dask_efficiency.report.memory import MemoryOfWorker
 from dask_efficiency.report.model import EfficiencyReport
-from dask_efficiency.report.values import HeldFor, HeldResult
+from dask_efficiency.report.values import HeldFor
 from dask_efficiency.show.figures import (
     format_bytes,
     format_seconds,
@@ -32,9 +33,9 @@ from dask_efficiency.show.figures import (
 )
 from dask_efficiency.show.finding import MOST
 
-#: Share by which the size that would do is above what a run needed, as runs differ. By judgement: with the rounding it
-#: stays within a fifth.
-MARGIN = 0.05
+#: Share by which the size that would do is above what a run needed, as runs differ: so four fifths of it are as far
+#: below what is needed, and rounded up they stay below.
+MARGIN = 0.1
 #: Share of the memory limit below which it does not matter that results are spilled. By judgement.
 NEGLIGIBLE = 0.01
 #: Tasks of a prefix for each task that they wait for, from which that is a reduction, worth computing before: a tree of
@@ -56,7 +57,6 @@ HOLDS_BACK = 1.1
 #: Characters of a client's name in a sentence, such as ``Client-7d24439e``.
 MAX_CLIENT = 15
 
-NOTHING_HELD = HeldResult("", "", 0.0, 0.0)
 NOTHING_KEPT = HeldFor("", "", "", "", 0.0, 0.0, 0)
 NOTHING_MEASURED = MemoryOfWorker(limit=0, thresholds={}, peak=0, held_peak=0, spilled_peak=0)
 
@@ -85,12 +85,14 @@ class MemoryNeeds:
     kept_seconds: float = 0.0
     reduced: bool = False
     #: Bytes by which a worker's unmanaged memory grew in the window, which worker that is, and the tasks that left most
-    #: of it; nothing if it is little.
+    #: of it, or the actors that have it; nothing if it is little.
     grown: float = 0.0
     grows: str = ""
     left_by: str = ""
-    #: Results of one prefix that only a client held, on workers short of memory, and the user's line that sent them.
-    held: HeldResult = NOTHING_HELD
+    #: Bytes by which results, by their sizes, were more than the process of a worker had; 0 if they never were.
+    overcounted: int = 0
+    #: Largest of the results that only clients held, if these had most of the memory; and the line that sent it.
+    held: HeldFor = NOTHING_KEPT
     held_sent_by: str = ""
     #: Share of lost and recomputed time for which nannies or the kernel killed workers for memory.
     lost_for_memory: float = 0.0
@@ -140,15 +142,16 @@ class MemoryNeeds:
             "hungriest": name_of(self.hungriest),
             "working": format_bytes(self.working),
             "at_a_time": str(self.threads),
-            "left_by": name_of(self.left_by),
+            "left_by": self.left_by,
+            "overcounted": format_bytes(self.overcounted),
             "kept": name_of(self.kept.prefix),
             "kept_bytes": format_bytes(self.kept.at_peak),
             "kept_for": format_seconds(self.kept_seconds),
             "needed_by": name_of(self.kept.needed_by),
             "waited": name_of(self.kept.waits_for),
             "held_results": name_of(self.held.prefix),
-            "held_bytes": format_bytes(self.held.nbytes),
-            "held_by": shorten(harmless(self.held.client[:MAX_CLIENT]), MAX_CLIENT),
+            "held_bytes": format_bytes(self.held.at_peak),
+            "held_by": shorten(harmless(self.held.needed_by[:MAX_CLIENT]), MAX_CLIENT),
             "held_sent": f", sent by {sentence(self.held_sent_by)}," if self.held_sent_by else "",
         }
 
@@ -163,7 +166,7 @@ def needs_of(report: EfficiencyReport) -> MemoryNeeds:
     typical = median(map(needed_limit, known.values())) if known else 0.0
     skews = {prefix: one for prefix, one in report.skew.items() if one.p95_working > 0}
     hungriest = max(skews, key=lambda prefix: skews[prefix].p95_working, default="")
-    kept, held = _main_reason(report), next(iter(report.held_results), NOTHING_HELD)
+    kept, held = _main_reason(report), _held_by_clients(report)
     grown, grows, left_by = _leak(report)
     return MemoryNeeds(
         limit=of.limit,
@@ -181,6 +184,7 @@ def needs_of(report: EfficiencyReport) -> MemoryNeeds:
         grown=grown,
         grows=grows,
         left_by=left_by,
+        overcounted=max((one.overcounted for one in report.memory.values()), default=0),
         held=held,
         held_sent_by=report.computed_by.get(held.prefix, ""),
         lost_for_memory=_lost_for_memory(report),
@@ -220,6 +224,15 @@ def _main_reason(report: EfficiencyReport) -> HeldFor:
     return NOTHING_KEPT
 
 
+def _held_by_clients(report: EfficiencyReport) -> HeldFor:
+    """Largest of the results that only clients held, if these had most of the memory, at its peak or over time."""
+    held = [one for one in report.held_for if one.why == Why.FUTURE]
+    for of in (attrgetter("at_peak"), attrgetter("byte_seconds")):
+        if sum(map(of, held)) > MOST * sum(map(of, report.held_for)):
+            return max(held, key=attrgetter("at_peak"))
+    return NOTHING_KEPT
+
+
 def _is_reduced(report: EfficiencyReport, kept: HeldFor) -> bool:
     counts = {prefix: skew.count for prefix, skew in report.skew.items()}
     few = counts.get(kept.waits_for, 0)
@@ -227,23 +240,26 @@ def _is_reduced(report: EfficiencyReport, kept: HeldFor) -> bool:
 
 
 def _leak(report: EfficiencyReport) -> tuple[float, str, str]:
-    """Bytes by which the unmanaged memory of a worker grew in the window, that worker, and tasks that left most."""
+    """Bytes by which the unmanaged memory of a worker grew in the window, that worker, and what left or has most."""
     hours = report.window_seconds / 3600
     grown = {name: max(one.growth or 0.0, 0.0) * hours for name, one in report.memory.items()}
     worker = max(grown, key=lambda name: grown[name], default="")
-    prefix = max(report.skew, key=lambda prefix: report.skew[prefix].left_bytes, default="")
-    if not worker or grown[worker] <= GROWS * (report.memory[worker].limit or math.inf) or not prefix:
+    left = {("tasks", prefix): skew.left_bytes for prefix, skew in report.skew.items()}
+    for prefix, nbytes in (item for one in report.memory.values() for item in one.actors.items()):
+        left["actors", prefix] = left.get(("actors", prefix), 0.0) + nbytes
+    most = max(left, key=left.__getitem__, default=("", ""))
+    if not worker or grown[worker] <= GROWS * (report.memory[worker].limit or math.inf):
         return 0.0, "", ""
-    if report.skew[prefix].left_bytes < LEFT_BY_TASKS * sum(grown.values()):
+    if left.get(most, 0.0) < LEFT_BY_TASKS * sum(grown.values()):
         return 0.0, "", ""  # it may be a library's first use, or the allocator's
-    return grown[worker], worker, prefix
+    return grown[worker], worker, f"{most[0]} of {name_of(most[1])}"
 
 
 def told_beside(report: EfficiencyReport, needs: MemoryNeeds) -> Iterator[tuple[str, str]]:
     """Kinds and places of what is worth knowing of memory, whatever time it cost."""
     if needs.grown:
         growth = f"worker {named([needs.grows])} by {format_bytes(needs.grown)}"
-        yield "leak", f"{growth}, most of it left by tasks of {name_of(needs.left_by)}"
+        yield "leak", f"{growth}, most of it left by {needs.left_by}"
     elif needs.too_little and needs.peak > needs.limit:  # only the lack of a nanny, or its slowness, let it live
         yield "over-limit", needs.size
     known = needs.peak > 0 and not needs.grown and not report.lost_workers

@@ -31,7 +31,6 @@ from dask_efficiency.report.values import (
     GilHolder,
     GraphsSent,
     HeldFor,
-    HeldResult,
     LockLook,
     LongHold,
     ProfiledOperator,
@@ -116,8 +115,8 @@ class EfficiencyReport(FactViews, Printed):
     client, sent_by
         Sampled activities of the client by stack, the longest first; and graphs by the line that sent them
         (``"etl.py:42"``). Empty if the client was not sampled.
-    held_results, arrivals
-        Results that only clients held while workers were short of memory, the largest first; and workers that joined.
+    arrivals
+        Workers that joined.
     skew
         Spread of times and result sizes of each prefix's successful tasks; prefixes beyond
         :data:`~dask_efficiency.accounts.skew.MAX_PREFIXES` are together under
@@ -185,7 +184,6 @@ class EfficiencyReport(FactViews, Printed):
     rounds: int = 0
     client: tuple[ClientRow, ...] = ()
     sent_by: Mapping[str, GraphsSent] = field(default_factory=dict)
-    held_results: tuple[HeldResult, ...] = ()
     path: PathSummary | None = None
     arrivals: tuple[Arrival, ...] = ()
     long_tail: tuple[LongTask, ...] = ()

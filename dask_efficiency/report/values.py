@@ -151,21 +151,6 @@ class Repeat:
 
 
 @dataclass(frozen=True, slots=True)
-class HeldResult:
-    """Results of one prefix that a client wanted and no task waited for: mean over workers short of memory.
-
-    Only the oldest of many results on a worker are counted, so there may be more.
-    """
-
-    prefix: str
-    #: The client's key, or "several clients".
-    client: str
-    nbytes: float
-    #: Share of the bytes of all results counted on these workers, in [0, 1].
-    share: float
-
-
-@dataclass(frozen=True, slots=True)
 class ProfiledOperator:
     """Time of one operator or kernel in tasks that ran under ``torch.profiler``."""
 
@@ -302,7 +287,8 @@ class HeldFor:
     prefix: str
     #: One of :class:`~dask_efficiency.accounts.memory.Why`.
     why: str
-    #: Prefix of the tasks that need them, and of the results for which these wait; empty of none.
+    #: Prefix of the tasks that need them, or the client that has futures of them, and prefix of the results for which
+    #: these tasks wait; empty of none.
     needed_by: str
     waits_for: str
     byte_seconds: float

@@ -201,8 +201,8 @@ def test_results_that_only_a_client_wants_are_futures(client: Client) -> None:
     """A collection that was persisted and named again, as in dask/distributed#333."""
     with efficiency_report(client) as report:
         made = [named(client, give, MIB) for _ in range(2)]
-        eventually(lambda: ("give", "future", "", "") in seen(client))
-    assert kept(report.report, "give")["future", "", ""].byte_seconds > 0
+        eventually(lambda: ("give", "future", client.id, "") in seen(client))
+    assert kept(report.report, "give")["future", client.id, ""].byte_seconds > 0
     del made
 
 

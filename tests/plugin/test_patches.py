@@ -25,6 +25,8 @@ from distributed.shuffle._buffer import ShardsBuffer
 from distributed.shuffle._comms import CommShardsBuffer
 from distributed.shuffle._worker_plugin import ShuffleWorkerPlugin
 from distributed.spill import SpillBuffer
+from distributed.system_monitor import SystemMonitor
+from distributed.worker_memory import WorkerMemoryManager
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -53,6 +55,7 @@ OWNED = {
     "cluster of specs": [patches.CLUSTER_CLOSES],
     "shards": [patches.SHUFFLE_MESSAGE],
     "worker": [patches.SHUFFLE_RECEIVE, patches.SHUFFLE_INPUTS_DONE, patches.GET_DATA],
+    "monitor": [patches.MEMORY_LOOK],
     "results": [patches.READ_BACK, patches.WRITE_OUT, patches.EVICT],
     "loop": [patches.SELECT],
 }
@@ -83,6 +86,7 @@ def owners(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
         "shards": ShardsBuffer,
         "worker": worker,
         "results": SpillBuffer(str(tmp_path_factory.mktemp("spilled")), target=1_000),
+        "monitor": SystemMonitor(),
         "loop": SimpleNamespace(_selector=selector),
     }
 
@@ -119,6 +123,7 @@ def test_handlers_and_periodic_callbacks_are_looked_up_in_their_places_each_time
         (asyncio.BaseEventLoop._run_once, "self._selector.select(timeout)"),
         (distributed.Worker, " _run_task,\n"),  # with arguments by position
         (distributed.Worker, " _run_actor,\n"),
+        (WorkerMemoryManager.memory_monitor, "worker.monitor.get_process_memory()"),
         (CommShardsBuffer.__init__, "self.send = send"),  # by which the worker of a buffer is known
     ],
 )

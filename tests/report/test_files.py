@@ -180,7 +180,6 @@ TIMELINE = {"bin_ns": 5, "elapsed_ns": 9, "activity": {}, "causes": {}}
         ("skew", {"join": {"count": 3}}, "lacks 'median_seconds'"),
         ("skew", {"join": asdict(skew()) | {"longest_key": 5}}, "skew.join.longest_key' is 5"),
         ("skew", {"join": asdict(skew()) | {"count": -1}}, "skew.join.count' is -1"),
-        ("held_results", [{"prefix": "load", "nbytes": 3.0, "share": 0.5}], "'held_results' lacks 'client'"),
         ("timeline", [], "'timeline'"),
         ("timeline", {"bin_ns": 10}, r"'timeline' lacks 'elapsed_ns', 'activity'"),
         ("timeline", TIMELINE | {"bin_ns": 0}, r"'timeline\.bin_ns'"),

@@ -13,7 +13,7 @@ from dask_efficiency.report.findings import find
 from dask_efficiency.report.kinds import BESIDE, KINDS, advice, page_of
 from dask_efficiency.report.memory_needs import NO_NEEDS
 from dask_efficiency.report.turnover import LostWorker
-from dask_efficiency.report.values import Amount, ClientRow, GilHolder, HeldFor, HeldResult, LongHold
+from dask_efficiency.report.values import Amount, ClientRow, GilHolder, HeldFor, LongHold
 from dask_efficiency.runs.path.parts import PathSummary
 from tests.report.samples import causes, changed, report_of, seconds, skew, waiting_for_the_gil
 
@@ -26,7 +26,9 @@ PLAIN = replace(
     loop_by="task-finished",
 )
 
-HELD = replace(NO_NEEDS, held=HeldResult("load", "Client-7d24439e-e94a-11f1-8458-02fc00000001", 3.0 * 2**30, 0.6))
+HELD = replace(
+    NO_NEEDS, held=HeldFor("load", "future", "Client-7d24439e-e94a-11f1-8458-02fc00000001", "", 1.0, 1.0, 3 * 2**30)
+)
 SHORT = replace(NO_NEEDS, limit=4 * 2**30, needed=5 * 2**30, enough=round(5.3 * 2**30), peak=3 * 2**30)
 AHEAD = replace(SHORT, kept=HeldFor("read", "ahead", "sum", "", 1.0, 1.0, 2**30))
 RAN_FREELY = {"memory": AHEAD, "saturation": math.inf}
@@ -52,8 +54,9 @@ CURES = [
     (
         "paused spill",
         "Find what keeps memory in tasks of parse",
-        {"memory": replace(NO_NEEDS, grown=1.0, left_by="parse")},
+        {"memory": replace(NO_NEEDS, grown=1.0, left_by="tasks of parse")},
     ),
+    ("paused spill", "Turn off distributed.worker.memory.target", {"memory": replace(SHORT, overcounted=2**30)}),
     ("paused spill", "Give workers 5.3 GiB each, make partitions smaller", {"memory": SHORT}),
     ("paused spill", "Set distributed.scheduler.worker-saturation to 1.1, from inf", RAN_FREELY),
     ("paused spill", "Give workers 5.3 GiB each, or read in the tasks", {"memory": AHEAD, "saturation": 1.1}),

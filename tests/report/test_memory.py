@@ -34,6 +34,8 @@ REPORT = with_memory(
         ("sum", "held at peak", "bytes", 2 * GIB),
         ("load", "held", "byte-seconds", 2.5 * GIB),
         ("load", "spilled", "byte-seconds", 1.5 * GIB),
+        ("", "overcounted", "bytes", 9),
+        ("Band", "actors", "bytes", 8),
     ],
     b=[("", "process", "bytes", 5 * GIB), ("sum", "held", "byte-seconds", 3 * GIB)],
 )
@@ -53,6 +55,8 @@ def test_the_memory_of_a_worker_has_what_was_in_it_at_its_peak() -> None:
         process=9.0 * GIB,
         growth=-5.0,
         container=5 * GIB,
+        overcounted=9,
+        actors={"Band": 8},
     )
     assert REPORT.memory["a"].unmanaged_at_peak == GIB
     assert REPORT.memory["b"].growth is None

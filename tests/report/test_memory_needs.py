@@ -7,12 +7,14 @@ import pytest
 from dask_efficiency import EfficiencyReport
 from dask_efficiency.accounts.memory import Why
 from dask_efficiency.accounts.metered import (
+    ACTORS,
     BYTES,
     BYTES_AN_HOUR,
     GROWTH,
     LIMIT,
     MANAGED,
     MEMORY,
+    OVERCOUNTED,
     PROCESS,
     UNSPILLED,
 )
@@ -20,7 +22,7 @@ from dask_efficiency.report.findings import find, leading
 from dask_efficiency.report.memory import MemoryOfWorker, memory_by_worker
 from dask_efficiency.report.memory_needs import NOTHING_MEASURED, ideal_limit, needed_limit, needs_of
 from dask_efficiency.report.turnover import LostWorker
-from dask_efficiency.report.values import HeldFor, HeldResult, MeteredRow
+from dask_efficiency.report.values import HeldFor, MeteredRow
 from dask_efficiency.show.finding import Basis, Finding
 from tests.report.samples import causes, report_of, seconds, skew
 
@@ -84,7 +86,7 @@ def test_the_limit_that_is_needed_follows_from_the_results_and_from_the_process(
 def test_what_would_do_is_a_little_more_than_that_and_four_fifths_of_it_less(mebibytes: float) -> None:
     nbytes = round(mebibytes * 2**20)
     found = ideal_limit(memory(managed=round(0.6 * nbytes), unspilled=0))
-    assert 1.05 * nbytes <= found * 1.0001
+    assert 1.1 * nbytes <= found * 1.0001
     assert 0.8 * found < nbytes
     assert ideal_limit(NOTHING_MEASURED) == 0
 
@@ -92,10 +94,10 @@ def test_what_would_do_is_a_little_more_than_that_and_four_fifths_of_it_less(meb
 def test_too_little_memory_has_its_size_and_the_seconds_of_spilling() -> None:
     found = first(spilling())
     assert found.kind == "spill"
-    assert found.where == "1.3 GiB too little: 5.3 GiB a worker would do, it has 4.0 GiB"
-    assert found.advice == "Give workers 5.3 GiB each, make partitions smaller, or persist less: they have 4.0 GiB."
+    assert found.where == "1.5 GiB too little: 5.5 GiB a worker would do, it has 4.0 GiB"
+    assert found.advice == "Give workers 5.5 GiB each, make partitions smaller, or persist less: they have 4.0 GiB."
     assert found.evidence["memory_limit"] == 4 * GIB
-    assert found.evidence["memory_needed"] == pytest.approx(5.3 * GIB)
+    assert found.evidence["memory_needed"] == pytest.approx(5.5 * GIB)
     assert found.basis is Basis.BOUNDED
 
 
@@ -115,7 +117,7 @@ def test_the_worker_that_was_shortest_of_memory_counts() -> None:
 def test_one_worker_that_needs_far_more_than_the_median_is_named() -> None:
     others = SHORT | {MANAGED: GIB, UNSPILLED: GIB}
     metered = (*rows("w1", SHORT), *rows("w2", others), *rows("w3", others))
-    assert first(spilling(metered=metered)).where == "1.3 GiB too little on worker w1: 5.3 GiB would do, it has 4.0 GiB"
+    assert first(spilling(metered=metered)).where == "1.5 GiB too little on worker w1: 5.5 GiB would do, it has 4.0 GiB"
 
 
 def test_there_is_too_little_only_below_what_was_needed_without_its_margin() -> None:
@@ -142,7 +144,7 @@ def test_without_measures_the_advice_claims_nothing() -> None:
 
 def test_an_array_kept_for_a_second_use_is_not_cured_by_smaller_partitions() -> None:
     assert advice(spilling(held_for=(SECOND, RUNNING), skew=COUNTED)) == (
-        "Give workers 5.3 GiB each, or compute mean_agg-aggregate before: random_sample was kept 5.1 s for sub, "
+        "Give workers 5.5 GiB each, or compute mean_agg-aggregate before: random_sample was kept 5.1 s for sub, "
         "which waited."
     )
     # Results that wait for others of their kind, or for as many: no reduction to compute before.
@@ -159,13 +161,13 @@ def test_root_tasks_that_ran_ahead_are_held_back_where_the_scheduler_did_not() -
         "Set distributed.scheduler.worker-saturation to 1.1, from inf: 6.2 GiB of read_parquet ran ahead."
     )
     anyway = advice(spilling(held_for=(AHEAD, RUNNING), worker_saturation=1.1))
-    assert anyway.startswith("Give workers 5.3 GiB each, or read in the tasks that use it: 6.2 GiB of read_parquet")
+    assert anyway.startswith("Give workers 5.5 GiB each, or read in the tasks that use it: 6.2 GiB of read_parquet")
 
 
 def test_memory_of_running_tasks_is_that_of_their_threads() -> None:
     hungry = SHORT | {MANAGED: 1000, PROCESS: 3 * GIB, UNSPILLED: round(3.3 * GIB)}
     found = advice(spilling(hungry, skew={"fit": replace(skew(count=9), p95_working=1.4 * GIB)}))
-    assert found.startswith("Give workers 4.4 GiB each, or fewer threads: 2 tasks of fit at a time take 1.4 GiB each.")
+    assert found.startswith("Give workers 4.6 GiB each, or fewer threads: 2 tasks of fit at a time take 1.4 GiB each.")
     assert "threads" not in advice(spilling(hungry, skew={"fit": replace(skew(count=9), p95_working=0.1 * GIB)}))
 
 
@@ -174,9 +176,9 @@ def test_a_process_above_its_limit_is_told_though_it_cost_no_time() -> None:
     skews = {"fit": replace(skew(count=9), p95_working=2.2 * GIB)}
     slept = {"by_worker": {"w1": seconds(thread_cpu=10, thread_noncpu=10)}, "skew": skews}
     last = leading(spilling(hungry, **slept))[-1]
-    assert (last.kind, last.where) == ("over-limit", "2.6 GiB too little: 6.6 GiB a worker would do, it has 4.0 GiB")
-    assert last.advice == "Give workers 6.6 GiB each, or fewer threads: 2 tasks of fit at a time take 2.2 GiB each."
-    assert last.evidence["memory_needed"] == pytest.approx(6.6 * GIB)
+    assert (last.kind, last.where) == ("over-limit", "2.9 GiB too little: 6.9 GiB a worker would do, it has 4.0 GiB")
+    assert last.advice == "Give workers 6.9 GiB each, or fewer threads: 2 tasks of fit at a time take 2.2 GiB each."
+    assert last.evidence["memory_needed"] == pytest.approx(6.9 * GIB)
     # Within its limit, or where spilling has the size.
     for report in (spilling(hungry | {PROCESS: 4 * GIB}, **slept), spilling(hungry)):
         assert "over-limit" not in {one.kind for one in find(report)}
@@ -186,24 +188,28 @@ def test_event_loops_that_are_late_as_workers_spill_have_the_size() -> None:
     late = {"w1": causes(**{"overhead/event-loop": 9.0})}
     many = {"w1": seconds(thread_cpu=9, overhead=9, spill=2)}
     found = {one.kind: one for one in find(spilling(by_worker=many, causes_by_worker=late))}
-    assert found["overhead/event-loop"].where == "1.3 GiB too little: 5.3 GiB a worker would do, it has 4.0 GiB"
-    assert found["overhead/event-loop"].advice == "Give workers 5.3 GiB each: event loops are late, as workers spill."
+    assert found["overhead/event-loop"].where == "1.5 GiB too little: 5.5 GiB a worker would do, it has 4.0 GiB"
+    assert found["overhead/event-loop"].advice == "Give workers 5.5 GiB each: event loops are late, as workers spill."
 
 
 def test_futures_that_a_client_holds_have_its_line() -> None:
-    held = (HeldResult("load", "Client-7d24439e-e94a-11f1", 3.0 * GIB, 0.6),)
+    held = HeldFor("load", Why.FUTURE, "Client-7d24439e-e94a-11f1", "", 2.0 * GIB, 1.0, 3 * GIB)
     line = "`x.persist()` in etl.py:42"
-    assert advice(spilling(held_results=held, computed_by={"load": line})) == (
-        "Release what is not used again: Client-7d24439e holds 3.0 GiB of load, sent by `x.persist()` in etl.py:42, "
-        "that no task waits for."
-    )
+    # At the peak of memory, or over time.
+    for others in (replace(RUNNING, byte_seconds=9.0 * GIB), replace(RUNNING, at_peak=9 * GIB)):
+        assert advice(spilling(held_for=(others, held), computed_by={"load": line})) == (
+            "Release what is not used again: Client-7d24439e holds 3.0 GiB of load, sent by `x.persist()` in "
+            "etl.py:42, that no task waits for."
+        )
+    many = replace(RUNNING, byte_seconds=9.0 * GIB, at_peak=9 * GIB)
+    assert "Release" not in advice(spilling(held_for=(many, held)))
 
 
 def test_paused_workers_have_the_size_too() -> None:
     found = first(spilling(by_worker={"w1": seconds(thread_cpu=10, paused=10)}))
     assert found.kind == "paused"
-    assert found.where.startswith("1.3 GiB too little")
-    assert found.advice.startswith("Give workers 5.3 GiB each")
+    assert found.where.startswith("1.5 GiB too little")
+    assert found.advice.startswith("Give workers 5.5 GiB each")
 
 
 def leaking(growth: float, left: float, **fields: Any) -> EfficiencyReport:
@@ -240,14 +246,32 @@ def test_memory_that_grows_and_that_tasks_leave_behind_is_a_leak() -> None:
     )
 
 
+def test_memory_that_grows_as_actors_keep_it_is_theirs() -> None:
+    state = tuple(MeteredRow(worker, MEMORY, "", "Band", ACTORS, BYTES, 0.4 * GIB) for worker in ("w1", "w2"))
+    plain = leaking(GIB, 0.2 * GIB)
+    found = next(one for one in find(replace_rows(plain, *state)) if one.kind == "leak")
+    assert found.where == "worker w1 by 1.0 GiB, most of it left by actors of Band"
+    assert "leak" not in {one.kind for one in find(replace_rows(plain, state[0]))}
+
+
+def replace_rows(report: EfficiencyReport, *more: MeteredRow) -> EfficiencyReport:
+    return leaking(GIB, 0.2 * GIB, metered=(*report.metered, *more))
+
+
+def test_results_that_count_more_than_the_process_has_share_memory() -> None:
+    assert advice(spilling(SHORT | {OVERCOUNTED: GIB})) == (
+        "Turn off distributed.worker.memory.target: results share memory, and count 1.0 GiB more than there is."
+    )
+
+
 def test_memory_to_spare_is_said_of_long_blocks_with_the_price() -> None:
     spare = {name: 4 * nbytes for name, nbytes in SHORT.items()}
     spare |= {PROCESS: round(1.1 * GIB), MANAGED: GIB, UNSPILLED: round(1.1 * GIB)}
     plain = {"by_worker": {"w1": seconds(thread_cpu=120)}, "window_seconds": 60.0, "cluster_seconds": 60.0}
     found = [one for one in find(spilling(spare, **plain)) if one.kind == "spare-memory"]
-    assert [one.where for one in found] == ["at most 1.1 GiB of 16.0 GiB a worker was used: 1.8 GiB would do"]
+    assert [one.where for one in found] == ["at most 1.1 GiB of 16.0 GiB a worker was used: 1.9 GiB would do"]
     priced = find(spilling(spare, **plain, price_per_worker_hour=36.0))[-1]
-    assert priced.where.endswith("1.8 GiB would do; these workers cost 0.600")
+    assert priced.where.endswith("1.9 GiB would do; these workers cost 0.600")
     short = plain | {"window_seconds": 59.0, "cluster_seconds": 59.0}
     lost = spilling(spare, **plain, lost_workers=(LostWorker("w2", "it left", False, 1),))
     unmeasured = spilling(spare | {PROCESS: 0}, **plain)

@@ -13,6 +13,7 @@ from distributed import Scheduler
 from distributed.scheduler import TaskState
 
 from dask_efficiency.accounts.cluster.cluster import ClusterLedger
+from dask_efficiency.accounts.intake import fitting
 from dask_efficiency.accounts.memory import Kept, KeptWindow, Why
 from dask_efficiency.accounts.rows import add, divide
 from dask_efficiency.accounts.worker.log import prefix_of
@@ -25,6 +26,7 @@ MAX_RESULTS = 200
 MAX_WALKED = 50_000
 #: Reasons that a report has of each worker's peak. A guess that bounds it.
 MAX_AT_PEAK = 10
+SEVERAL = "several clients"
 #: Tasks that are read of those that need a result.
 MAX_WAITERS = 8
 #: Tasks of the groups that a root task may depend on, such as an array that all its chunks are read from: as upstream.
@@ -123,7 +125,10 @@ def kept_for(ts: TaskState) -> Kept:
         ahead = missing is not None and _is_root(ts) and _is_root(missing)
         why = Why.AHEAD if ahead else Why.BLOCKED
         return Kept(prefix, why, _name(blocked), "" if missing is None else _name(missing))
-    return Kept(prefix, Why.FUTURE if ts.who_wants else Why.UNNEEDED)
+    clients = ts.who_wants or ()
+    if not clients:
+        return Kept(prefix, Why.UNNEEDED)
+    return Kept(prefix, Why.FUTURE, fitting(next(iter(clients)).client_key) if len(clients) == 1 else SEVERAL)
 
 
 def _runs(ts: TaskState) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from functools import partial
 from threading import get_ident
@@ -21,6 +22,7 @@ from dask_efficiency.accounts.memory import (
     largest,
 )
 from dask_efficiency.accounts.metered import (
+    ACTORS,
     AT_PEAK,
     BYTE_SECONDS,
     BYTES,
@@ -32,14 +34,18 @@ from dask_efficiency.accounts.metered import (
     MANAGED,
     MEMORY,
     ON_DISK,
+    OVERCOUNTED,
     PROCESS,
     THRESHOLDS,
     UNSPILLED,
     Metered,
 )
+from dask_efficiency.accounts.rows import growth
 from dask_efficiency.accounts.worker.results import WorkerResults
 from dask_efficiency.plugin.guard import Guard
+from dask_efficiency.plugin.patches import MEMORY_LOOK, Replacements
 from dask_efficiency.plugin.processors import most_of_group
+from dask_efficiency.plugin.worker.actor_state import state_by_class
 from dask_efficiency.plugin.worker.process_memory import PROCESS_MEMORY, MemoryReading
 from dask_efficiency.plugin.worker.spill_watch import SpillWatch
 from dask_efficiency.plugin.worker.threads import TaskThreads
@@ -53,13 +59,13 @@ _SHARES = (0.0, 0.25, 0.5, 0.75, 1.0)
 
 
 class _Window:
-    """The memory since a window opened at an instant, with so many byte-nanoseconds of the process before."""
+    """The memory since a window opened at an instant, with so much before: byte-nanoseconds of the process, actors."""
 
-    def __init__(self, at: int, area: int) -> None:
-        self.area = area
+    def __init__(self, at: int, area: int, actors: Mapping[str, int]) -> None:
+        self.area, self.actors = area, actors
         self.peak = NOT_MEASURED
-        self.most_held = self.most_spilled = self.most_managed = 0
-        #: The most of the process with some of what was on disk, by its share.
+        self.most_held = self.most_spilled = self.most_managed = self.overcounted = 0
+        #: The most of the process that Dask saw, with some of what was on disk, by its share.
         self.unspilled = [0.0] * len(_SHARES)
         #: Bytes that were written to disk, and those by which the process had less memory then.
         self.written = self.freed = 0
@@ -69,7 +75,7 @@ class _Window:
         self.group = most_of_group()
 
     def without_spilling(self) -> int:
-        """The most that the process would have had with everything in memory.
+        """The most that the process would have had by Dask's looks, with everything in memory.
 
         Spilling frees less than the size of a result where others share its memory, such as slices of one table. So
         what was on disk counts with the share by which spilling had made the process smaller.
@@ -86,16 +92,14 @@ class MemoryMeter:
     def __init__(self, worker: Worker, threads: TaskThreads) -> None:
         self.results = WorkerResults()
         what = f"dask_efficiency no longer measures the memory of {worker.address}"
-        self._joined = object()
-        self.guard = Guard("its memory", what, partial(_stop, threads, self._joined))
+        self._joined, self._replacements = object(), Replacements()
+        self.guard = Guard("its memory", what, partial(_stop, threads, self._joined, self._replacements))
         self._worker, self._threads = worker, threads
         self._windows: dict[str, _Window] = {}
         #: Highest peak since the last heartbeat, byte-nanoseconds of the process so far, and the last reading.
         self._peak = NOT_MEASURED
         self._area = 0
         self._last: MemoryReading | None = None
-        #: Bytes of results on disk then.
-        self._last_spilled = 0
         #: Bytes of the process as this turn of the event loop wrote to disk, -1 if it did not, and bytes written.
         self._before_writing, self._written = NOT_MEASURED, 0
         #: Thread of the event loop, once it is known.
@@ -115,12 +119,14 @@ class MemoryMeter:
                 results.store(at, ts.key, ts.prefix, ts.span_id, whole_number(ts.nbytes))
                 if ts.key in on_disk:
                     results.swap(at, ts.key, spilled=True)
+        self._replacements.put_back()
+        self._replacements.put(MEMORY_LOOK, self._worker.monitor, self._telling)
         PROCESS_MEMORY.join(self._joined, lambda: self.guard(self._held) or 0, partial(self.guard, self._heard))
         self._threads.measures_memory = True
 
     def stop(self) -> None:
         """Measure no more."""
-        _stop(self._threads, self._joined)
+        _stop(self._threads, self._joined, self._replacements)
 
     def swapped(self, key: Any, on_disk: bool) -> None:
         """Note that a result is on disk now, or is no more; called in any thread, as a task may read any result."""
@@ -135,18 +141,42 @@ class MemoryMeter:
             if self._before_writing < 0:  # whoever spills a result lets go of it later in this turn
                 with suppress(RuntimeError):  # it does not run
                     asyncio.get_running_loop().call_soon(self.guard, self._wrote)
-                    self._before_writing, self._written = self._resident(), 0
+                    self._before_writing = self._written = 0  # our own look is none of Dask's
+                    self._before_writing = self._resident()
             self._written += nbytes
 
     def _wrote(self) -> None:
         """Note how much smaller the process is once results were written to disk."""
-        freed, self._before_writing = self._before_writing - self._resident(), NOT_MEASURED
+        freed = self._before_writing - self._resident()
+        self._before_writing = NOT_MEASURED
         for window in self._windows.values():
             window.written += self._written
             window.freed += freed
 
     def _resident(self) -> int:
         return whole_number(self._worker.monitor.get_process_memory())
+
+    def _telling(self, look: Callable[[], Any]) -> Callable[[], Any]:
+        """Dask's look at the memory of the process, of which it is told here, too."""
+
+        def told() -> Any:
+            resident = look()
+            self.guard(self._looked, whole_number(resident))
+            return resident
+
+        return told
+
+    def _looked(self, resident: int) -> None:
+        """Note memory of the process that Dask decides by: whether to spill, and to pause.
+
+        Peaks between two of its looks make it do neither. While it writes, what is on disk is in memory as well.
+        """
+        if self._before_writing < 0:
+            spilled = self.results.spilled
+            for window in self._windows.values():
+                window.unspilled = [
+                    max(most, resident + share * spilled) for most, share in zip(window.unspilled, _SHARES, strict=True)
+                ]
 
     def _held(self) -> int:
         """Bytes of results in memory now, by Dask; called in any thread."""
@@ -163,16 +193,10 @@ class MemoryMeter:
         if last is not None:
             self._area += (last.resident + reading.resident) * (reading.at - last.at) // 2
         self._peak = max(self._peak, reading.peak)
-        before, self._last_spilled = self._last_spilled, self._on_disk()[0]
-        spilled = self._last_spilled
         for window in list(self._windows.values()):
             window.low.add(reading.at, reading.resident - reading.held)
             window.peak = max(window.peak, reading.peak)
-            # What left memory since the peak was still in it then.
-            window.unspilled = [
-                max(most, reading.resident + share * spilled, reading.peak + share * min(before, spilled))
-                for most, share in zip(window.unspilled, _SHARES, strict=True)
-            ]
+            window.overcounted = max(window.overcounted, reading.held - reading.resident)
             if window.peak > MIN_GROWTH * window.asked:
                 window.asked, window.asked_at = window.peak, reading.at
                 self.results.unread.append(reading.at)
@@ -212,7 +236,7 @@ class MemoryMeter:
         """Begin a window."""
         self.sample()
         self.results.open_window(window, at=at)
-        begin_window(self._windows, window, _Window(at, self._area))
+        begin_window(self._windows, window, _Window(at, self._area, self._actors()))
         self.sample()
 
     def close_window(self, window: str, at: int) -> dict[Metered, int]:
@@ -234,13 +258,18 @@ class MemoryMeter:
                 found[Metered(MEMORY, "", prefix, label + AT_PEAK, BYTES)] = nbytes
         group = most_of_group()
         levels = {PROCESS: mark.peak, IN_MEMORY: mark.most_held, ON_DISK: mark.most_spilled, **self._limits()}
-        levels |= {MANAGED: mark.most_managed, UNSPILLED: mark.without_spilling()}
+        levels |= {MANAGED: mark.most_managed, UNSPILLED: mark.without_spilling(), OVERCOUNTED: mark.overcounted}
+        for prefix, nbytes in growth(self._actors(), mark.actors).items():
+            found[Metered(MEMORY, "", prefix, ACTORS, BYTES)] = nbytes
         levels[CONTAINER] = group if group is not None and group != mark.group else 0
         found |= {_of_worker(label, BYTES): level for label, level in levels.items()}
         found = {metered: value for metered, value in found.items() if value > 0}
         if (slope := mark.low.slope()) is not None:
             found[_of_worker(GROWTH, BYTES_AN_HOUR)] = round(slope * _SECONDS_AN_HOUR)
         return found
+
+    def _actors(self) -> dict[str, int]:
+        return state_by_class(self._worker.state.actors)
 
     def _limits(self) -> dict[str, int]:
         """Limit of the memory, and the thresholds at which Dask spills and pauses; 0 where there is none."""
@@ -250,8 +279,9 @@ class MemoryMeter:
         return {LIMIT: limit, **{name: whole_number(limit * share) for name, share in shares.items()}}
 
 
-def _stop(threads: TaskThreads, joined: object) -> None:
+def _stop(threads: TaskThreads, joined: object, replacements: Replacements) -> None:
     threads.measures_memory = False
+    replacements.put_back()
     PROCESS_MEMORY.leave(joined)
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from dask_efficiency.accounts.memory import NOT_MEASURED, Kept, KeptWindow, MemoryLevels, Why
 from dask_efficiency.plugin.scheduler import kept as module
-from dask_efficiency.plugin.scheduler.kept import KeptWatch, kept_for
+from dask_efficiency.plugin.scheduler.kept import SEVERAL, KeptWatch, kept_for
 
 
 class Group(set[Any]):
@@ -26,11 +26,15 @@ class Task:
         self.dependencies = set(dependencies)
         self.group: Any = Group(100, *(each.group for each in dependencies))
         self.waiters: set[Task] = set()
-        self.who_wants: set[str] = set()
+        self.who_wants: Any = ()
         self.waiting_on = {each for each in dependencies if each.state != "memory"}
         self.processing_on: Any = None
         for each in dependencies:
             each.waiters.add(self)
+
+
+def client(key: Any) -> Any:
+    return SimpleNamespace(client_key=key)
 
 
 def worker(*tasks: Task, running: tuple[Task, ...] = (), processing: int = 5) -> Any:
@@ -87,8 +91,17 @@ def test_tasks_that_all_need_the_same_few_results_are_roots_too() -> None:
 def test_without_consumers_a_client_holds_it_or_nobody() -> None:
     load = Task("load")
     assert kept_for(load) == Kept("load", Why.UNNEEDED)
-    load.who_wants.add("client")
-    assert kept_for(load) == Kept("load", Why.FUTURE)
+    load.who_wants = (client("c1"),)
+    assert kept_for(load) == Kept("load", Why.FUTURE, "c1")
+    load.who_wants = (client("c1"), client("c2"))
+    assert kept_for(load) == Kept("load", Why.FUTURE, SEVERAL)
+
+
+@pytest.mark.parametrize(("key", "shown"), [(5, "5"), (None, "None"), ("x" * 10**6, "x" * 1_000)])
+def test_a_client_of_any_id_is_named_by_a_text_of_bounded_length(key, shown) -> None:
+    load = Task("load")
+    load.who_wants = (client(key),)
+    assert kept_for(load).needed_by == shown
 
 
 class Cluster:
@@ -132,13 +145,15 @@ def test_a_worker_has_the_reasons_of_its_own_peak() -> None:
     load = Task("load")
     cluster = Cluster(worker(load))
     cluster.watch.look(0)
-    load.who_wants.add("client")
+    load.who_wants = (client("c1"),)
     cluster.has(0, 101)
     cluster.watch.look(1)
-    load.who_wants.clear()
+    load.who_wants = ()
     cluster.has(0, 100)
     cluster.watch.look(2)
-    assert cluster.watch.reply(cluster.window.kept, 3)["workers"] == {"w0": [("load", "future", "", "", 0.0, 0.0, 10)]}
+    assert cluster.watch.reply(cluster.window.kept, 3)["workers"] == {
+        "w0": [("load", "future", "c1", "", 0.0, 0.0, 10)]
+    }
 
 
 def test_of_many_results_a_sample_stands_for_all(monkeypatch) -> None:

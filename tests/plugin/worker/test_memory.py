@@ -16,7 +16,8 @@ from dask_efficiency.plugin.worker.process_memory import MemoryReading, ProcessM
 
 
 def meter_of(data: Any) -> MemoryMeter:
-    worker: Any = SimpleNamespace(address="tcp://a", data=data, state=SimpleNamespace(nbytes=10, tasks={}))
+    state, monitor = SimpleNamespace(nbytes=10, tasks={}), SimpleNamespace(get_process_memory=lambda: 0)
+    worker: Any = SimpleNamespace(address="tcp://a", data=data, state=state, monitor=monitor)
     threads: Any = SimpleNamespace()
     return MemoryMeter(worker, threads)
 
@@ -42,7 +43,7 @@ def spilled(resident: Sequence[int], *, in_loop: bool = True, its_thread: bool =
     meter = meter_of(SimpleNamespace(spilled_total=(100, 0)))
     sizes = iter(resident)
     meter._worker.monitor = SimpleNamespace(get_process_memory=lambda: next(sizes))  # type: ignore[assignment]
-    meter._windows["w"] = window = module._Window(0, 0)
+    meter._windows["w"] = window = module._Window(0, 0, {})
     meter.results.store(0, "x", "load", "", 100)
 
     meter._loop = threading.get_ident() if its_thread else 0
@@ -57,8 +58,9 @@ def spilled(resident: Sequence[int], *, in_loop: bool = True, its_thread: bool =
         meter.swapped("x", True)
     meter.results.read()
     assert (meter.guard.off, meter.results.spilled) == (None, 100)
-    meter._heard(MemoryReading(1, 300, 300, 0))
-    meter._heard(MemoryReading(2, 310, 390, 0))
+    meter._heard(MemoryReading(1, 300, 900, 0))  # a peak between two looks of Dask's
+    meter._looked(390)
+    meter._looked(310)
     return window.without_spilling()
 
 
@@ -69,6 +71,24 @@ def spilled(resident: Sequence[int], *, in_loop: bool = True, its_thread: bool =
 )
 def test_what_is_on_disk_counts_as_far_as_spilling_freed_memory(after: int, most: int) -> None:
     assert spilled([500, after]) == most
+
+
+def test_looks_of_dask_are_heard_but_for_those_while_it_writes() -> None:
+    meter = meter_of({})
+    meter._windows["w"] = window = module._Window(0, 0, {})
+    look = meter._telling(iter([5, 7, 9]).__next__)
+    assert (look(), look()) == (5, 7)
+    meter._before_writing = 1
+    assert look() == 9
+    assert window.without_spilling() == 7
+
+
+def test_results_that_count_more_than_the_process_has_are_noted() -> None:
+    meter = meter_of({})
+    meter._windows["w"] = window = module._Window(0, 0, {})
+    for resident, held in ((300, 100), (300, 450), (500, 600)):
+        meter._heard(MemoryReading(resident, resident, resident, held))
+    assert window.overcounted == 150
 
 
 @pytest.mark.parametrize("its_thread", [True, False])

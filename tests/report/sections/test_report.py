@@ -15,7 +15,7 @@ from dask_efficiency.report.sections.report import (
     with_predictions,
 )
 from dask_efficiency.report.turnover import LostWorker
-from dask_efficiency.report.values import HeldResult
+from dask_efficiency.report.values import HeldFor
 from dask_efficiency.show.document import Document, Section, section
 from dask_efficiency.show.terminal import plain
 from tests.report.samples import by_hand, report_of, reports, seconds
@@ -118,7 +118,7 @@ def test_workers_that_were_not_measured_are_gathered_by_reason() -> None:
 
 
 @given(reports)
-@example(report_of(seconds(spill=9), held_results=(HeldResult("p", "\x1b[2J" * 9, 1.0, 1.0),)))
+@example(report_of(seconds(spill=9), held_for=(HeldFor("p", "future", "\x1b[2J" * 9, "", 1.0, 1.0, 1),)))
 def test_everything_shown_of_any_report_is_printable_and_bounded(report: EfficiencyReport) -> None:
     for finding in report.findings:
         assert f"{finding.title}{finding.advice}".isprintable()
