@@ -100,7 +100,7 @@ def read(number: int) -> np.ndarray:
 
 
 def write(block: np.ndarray) -> float:
-    time.sleep(0.25)
+    time.sleep(0.15)
     return float(block[0])
 
 
@@ -216,14 +216,14 @@ PROGRAMS = {
     "rechunk": Program(
         "dask/dask issue 4610: a rechunk generates data faster than they are consumed; more memory, or fewer at a time",
         rechunked,
-        "680 MiB",
+        "900 MiB",
         r"too little: .* a worker would do",
         TASKS,
     ),
     "shuffle": Program(
         "dask/dask issue 2456: a shuffle exceeds the memory limit; all of the table must fit into the workers",
         shuffled,
-        "600 MiB",
+        "700 MiB",
         r"too little: .* a worker would do",
         TASKS,
     ),
