@@ -307,7 +307,7 @@ PROGRAMS = {
         "dask/dask issue 4700: one partition is loaded whole by one worker, which needs memory for it",
         one_large_file,
         "600 MiB",
-        r"too little on worker",
+        r"while 1 task of load ran|too little on worker",
         sized=False,
     ),
     "rounds": Program(

@@ -175,12 +175,12 @@ def holds_any(names: Iterable[str], facts: Conditions) -> bool:
     return any(_CONDITIONS[name](facts) for name in names)
 
 
-def _kinds(text: str) -> Mapping[str, FindingKind]:
+def _kinds(text: str, above: Mapping[str, FindingKind] = MappingProxyType({})) -> Mapping[str, FindingKind]:
     """Kinds by name from lines: name and title, then the cures, each behind its condition, and the advice.
 
     A line ``as: NAME`` stands for the cures of a kind above.
     """
-    kinds: dict[str, FindingKind] = {}
+    kinds = dict(above)
     for part in re.split(r"\n(?=\S)", text.strip()):
         first, *lines, advice = (line.strip() for line in part.splitlines())
         name, _, title = first.partition(": ")
@@ -189,7 +189,7 @@ def _kinds(text: str) -> Mapping[str, FindingKind]:
             when, _, words = line.partition(": ")
             cures += kinds[words].cures if when == "as" else [(_CONDITIONS[when], words)]
         kinds[name] = FindingKind(title, advice, tuple(cures))
-    return MappingProxyType(kinds)
+    return MappingProxyType({name: kind for name, kind in kinds.items() if name not in above})
 
 
 #: Kinds by bucket, or bucket and cause.
@@ -358,7 +358,8 @@ OF_SMALL_TASKS = (
 )
 
 #: Kinds without a bucket, or with several.
-BESIDE = _kinds("""
+BESIDE = _kinds(
+    """
 killed-worker: Workers died, and their tasks were given up
     killed: Give workers more memory, or make partitions smaller: workers were killed for lack of memory.
     See why these workers died: in their nannies' logs, in the job's, and in what the tasks call.
@@ -432,8 +433,8 @@ client: No work on the cluster
     See what the client does between its calls to Dask.
 leak: Memory of workers grows, and stays
     Find what keeps it, such as caches and global lists; until then, restart workers (--lifetime).
-over-limit: Workers take more memory than their limit
-    tasks-take-most: Give workers {enough} each, or fewer threads: {at_a_time} tasks of {hungriest} at a time take {working} each.
+over-limit: Workers need more memory than they have
+    as: spill
     Give workers {enough} each, make partitions smaller, or persist less: they have {memory_limit}.
 spare-memory: Workers have memory to spare
     Ask for less memory, or use more threads in each worker.
@@ -453,7 +454,9 @@ reads-again: The same files are read again and again
     Use chunks as the files have them, or load each file once, in one task that the others depend on.
 gpu-idle: GPUs idle
     See what tasks do between their kernels, and give GPUs more work at a time.
-""")  # noqa: E501
+""",
+    KINDS,
+)
 
 #: Title of waiting for locks if tasks wait for libraries whose own threads compute.
 IN_LIBRARIES = "Waiting for threads of a library"

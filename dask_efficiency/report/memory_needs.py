@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from operator import attrgetter
 from statistics import median
 
+from dask_efficiency.accounts.buckets import Bucket
 from dask_efficiency.accounts.cluster.losses import BY_KERNEL, FOR_MEMORY
 from dask_efficiency.accounts.memory import Why
 from dask_efficiency.report.memory import MemoryOfWorker
@@ -44,8 +45,8 @@ REDUCED = 2
 #: Share of the byte-seconds that the largest reason must explain, if that is waiting for other results: the graph has
 #: it on any cluster, however long results wait for threads as well. By judgement.
 EXPLAINS = 0.3
-#: Share of the memory limit by which a process grows in a window, from which memory that stays is worth a finding; and
-#: the share of that growth that tasks of one prefix left. By judgement.
+#: Share of the memory limit by which a process grows in a window, or that is on disk, from which it is worth a finding;
+#: and the share of that growth that tasks of one prefix left. By judgement.
 GROWS, LEFT_BY_TASKS = 0.05, 0.5
 #: Share of the memory limit that is enough, at most, for memory to be spare; and seconds of work from which a block
 #: stands for others. By judgement.
@@ -65,12 +66,15 @@ NOTHING_MEASURED = MemoryOfWorker(limit=0, thresholds={}, peak=0, held_peak=0, s
 class MemoryNeeds:
     """Figures of memory that conditions of advice look at; with the defaults, no condition holds."""
 
-    #: Bytes, of the worker that was shortest of memory: its limit, what it needed, what would do, and its process's
-    #: peak; 0 if unknown.
+    #: Bytes, of the worker that was shortest of memory: its limit, what it needed, what would do, its process's peak,
+    #: and the most on disk; 0 if unknown.
     limit: int = 0
     needed: float = 0.0
     enough: int = 0
     peak: int = 0
+    spilled: int = 0
+    #: True if it was paused: without that, it may have needed more.
+    paused: bool = False
     #: That worker, if the median worker needed far less; empty otherwise.
     alone: str = ""
     #: Its threads, and the share of its peak that was not in results.
@@ -124,6 +128,7 @@ class MemoryNeeds:
         if not self.too_little:
             return ""
         enough, limit, short = map(format_bytes, (self.enough, self.limit, self.enough - self.limit))
+        short += " or more" if self.paused else ""
         if self.alone:
             return f"{short} too little on worker {named([self.alone])}: {enough} would do, it has {limit}"
         return f"{short} too little: {enough} a worker would do, it has {limit}"
@@ -173,6 +178,8 @@ def needs_of(report: EfficiencyReport) -> MemoryNeeds:
         needed=needed,
         enough=ideal_limit(of) if needed else 0,
         peak=max(of.peak, 0),
+        spilled=of.spilled_peak,
+        paused=shortest in report.by_worker and report.by_worker[shortest].ns(Bucket.PAUSED) > 0,
         alone=shortest if typical < FAR_LESS * needed else "",
         threads=report.nthreads.get(shortest, 0),
         unmanaged=of.unmanaged_at_peak / of.peak if of.peak > 0 else 0.0,
@@ -260,7 +267,7 @@ def told_beside(report: EfficiencyReport, needs: MemoryNeeds) -> Iterator[tuple[
     if needs.grown:
         growth = f"worker {named([needs.grows])} by {format_bytes(needs.grown)}"
         yield "leak", f"{growth}, most of it left by {needs.left_by}"
-    elif needs.too_little and needs.peak > needs.limit:  # only the lack of a nanny, or its slowness, let it live
+    elif needs.too_little and (needs.peak > needs.limit or needs.spilled > GROWS * needs.limit):  # it may cost no time
         yield "over-limit", needs.size
     known = needs.peak > 0 and not needs.grown and not report.lost_workers
     if known and 0 < needs.enough <= SPARE * needs.limit and report.cluster_seconds >= LONG_ENOUGH:

@@ -14,6 +14,7 @@ from dask_efficiency.accounts.metered import (
     LIMIT,
     MANAGED,
     MEMORY,
+    ON_DISK,
     OVERCOUNTED,
     PROCESS,
     UNSPILLED,
@@ -37,9 +38,10 @@ SHORT = {
     MANAGED: 3 * GIB,
     UNSPILLED: round(3.3 * GIB),
 }
-#: Kept for a second use, each for 5.1 s; run ahead; for running tasks.
+#: Kept for a second use, each for 5.1 s; run ahead; only by a client; for running tasks.
 SECOND = HeldFor("random_sample", Why.BLOCKED, "sub", "mean_agg-aggregate", 9.0 * GIB, 510.0, 3 * GIB)
 AHEAD = HeldFor("read_parquet", Why.AHEAD, "sum_chunk", "", 9.0 * GIB, 9.0, round(6.2 * GIB))
+HELD = HeldFor("load", Why.FUTURE, "Client-7d24439e-e94a-11f1", "", 2.0 * GIB, 1.0, 3 * GIB)
 RUNNING = HeldFor("mean_chunk", Why.RUNNING, "mean_agg-aggregate", "", 1.0 * GIB, 0.1, GIB)
 COUNTED = {"random_sample": skew(count=100), "mean_agg-aggregate": skew(count=1), "rechunk-split": skew(count=900)}
 
@@ -184,6 +186,14 @@ def test_a_process_above_its_limit_is_told_though_it_cost_no_time() -> None:
         assert "over-limit" not in {one.kind for one in find(report)}
 
 
+def test_results_that_were_spilled_at_no_cost_are_told_with_who_holds_them() -> None:
+    slept = {"by_worker": {"w1": seconds(thread_cpu=10, thread_noncpu=10)}, "held_for": (HELD,)}
+    last = leading(spilling(SHORT | {ON_DISK: GIB}, **slept))[-1]
+    assert (last.kind, last.where) == ("over-limit", "1.5 GiB too little: 5.5 GiB a worker would do, it has 4.0 GiB")
+    assert last.advice.startswith("Release what is not used again: Client-7d24439e holds 3.0 GiB of load")
+    assert "over-limit" not in {one.kind for one in find(spilling(SHORT | {ON_DISK: GIB // 5}, **slept))}
+
+
 def test_event_loops_that_are_late_as_workers_spill_have_the_size() -> None:
     late = {"w1": causes(**{"overhead/event-loop": 9.0})}
     many = {"w1": seconds(thread_cpu=9, overhead=9, spill=2)}
@@ -193,22 +203,21 @@ def test_event_loops_that_are_late_as_workers_spill_have_the_size() -> None:
 
 
 def test_futures_that_a_client_holds_have_its_line() -> None:
-    held = HeldFor("load", Why.FUTURE, "Client-7d24439e-e94a-11f1", "", 2.0 * GIB, 1.0, 3 * GIB)
     line = "`x.persist()` in etl.py:42"
     # At the peak of memory, or over time.
     for others in (replace(RUNNING, byte_seconds=9.0 * GIB), replace(RUNNING, at_peak=9 * GIB)):
-        assert advice(spilling(held_for=(others, held), computed_by={"load": line})) == (
+        assert advice(spilling(held_for=(others, HELD), computed_by={"load": line})) == (
             "Release what is not used again: Client-7d24439e holds 3.0 GiB of load, sent by `x.persist()` in "
             "etl.py:42, that no task waits for."
         )
     many = replace(RUNNING, byte_seconds=9.0 * GIB, at_peak=9 * GIB)
-    assert "Release" not in advice(spilling(held_for=(many, held)))
+    assert "Release" not in advice(spilling(held_for=(many, HELD)))
 
 
 def test_paused_workers_have_the_size_too() -> None:
     found = first(spilling(by_worker={"w1": seconds(thread_cpu=10, paused=10)}))
     assert found.kind == "paused"
-    assert found.where.startswith("1.5 GiB too little")
+    assert found.where.startswith("1.5 GiB or more too little")
     assert found.advice.startswith("Give workers 5.5 GiB each")
 
 
