@@ -145,6 +145,26 @@ def test_results_that_share_memory_count_twice_and_unmanaged_memory_shows_it(alo
     assert memory.unmanaged_at_peak < first.unmanaged_at_peak - 350 * MIB
 
 
+class Band:
+    """An actor that keeps what it is given."""
+
+    def __init__(self) -> None:
+        self.kept: list[Any] = []
+
+    def keep(self, nbytes: int) -> int:
+        self.kept.append(np.ones(nbytes, "u1"))
+        return len(self.kept)
+
+
+def test_the_state_of_actors_grows_by_class(client: Client) -> None:
+    actor = client.submit(Band, actor=True, key=f"Band-{uuid.uuid4().hex}").result()
+    actor.keep(MIB).result()
+    with efficiency_report(client) as report:
+        assert actor.keep(20 * MIB).result() == 2
+    (memory,) = report.memory.values()
+    assert memory.actors["Band"] == pytest.approx(20 * MIB, rel=0.01)
+
+
 def test_byte_seconds_are_bytes_times_the_time_of_the_window(client: Client) -> None:
     made = [named(client, give, MIB) for _ in range(3)]
     wait(made)
