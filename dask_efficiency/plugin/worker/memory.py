@@ -54,8 +54,6 @@ from dask_efficiency.plugin.worker.window_details import begin_window
 #: Growth of a peak from which it is asked again what was in it. By judgement.
 MIN_GROWTH = 1.01
 _SECONDS_AN_HOUR = 3600
-#: Shares of what is spilled, for each of which it is kept how much the process would have had: others lie between two.
-_SHARES = (0.0, 0.25, 0.5, 0.75, 1.0)
 
 
 class _Window:
@@ -65,8 +63,8 @@ class _Window:
         self.area, self.actors = area, actors
         self.peak = NOT_MEASURED
         self.most_held = self.most_spilled = self.most_managed = self.overcounted = 0
-        #: The most of the process that Dask saw, with some of what was on disk, by its share.
-        self.unspilled = [0.0] * len(_SHARES)
+        #: The most of the process that Dask saw, without and with all of what was on disk.
+        self.seen = self.unspilled = 0
         #: Bytes that were written to disk, and those by which the process had less memory then.
         self.written = self.freed = 0
         #: Peak at which the log asks for the results of then, and its instant.
@@ -81,9 +79,7 @@ class _Window:
         what was on disk counts with the share by which spilling had made the process smaller.
         """
         share = min(max(self.freed / self.written, 0.0), 1.0) if self.written else 1.0
-        place, rest = divmod(share * (len(_SHARES) - 1), 1.0)
-        below = self.unspilled[int(place)]
-        return round(below + rest * (self.unspilled[min(int(place) + 1, len(_SHARES) - 1)] - below))
+        return round(self.seen + share * (self.unspilled - self.seen))
 
 
 class MemoryMeter:
@@ -174,9 +170,8 @@ class MemoryMeter:
         if self._before_writing < 0:
             spilled = self.results.spilled
             for window in self._windows.values():
-                window.unspilled = [
-                    max(most, resident + share * spilled) for most, share in zip(window.unspilled, _SHARES, strict=True)
-                ]
+                window.seen = max(window.seen, resident)
+                window.unspilled = max(window.unspilled, resident + spilled)
 
     def _held(self) -> int:
         """Bytes of results in memory now, by Dask; called in any thread."""
