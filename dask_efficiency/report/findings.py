@@ -145,8 +145,8 @@ def _kept_busy(report: EfficiencyReport, facts: Conditions, *much: Finding | Non
 def leading(report: EfficiencyReport) -> tuple[Finding, ...]:
     """Findings that are shown first, at most :data:`MAX_SHOWN`.
 
-    What went wrong, what costs most, of which none is far smaller than the first, and what is not measured, leaks, or
-    may be killed.
+    What went wrong, what costs most, of which none is far smaller than the first, and what is not measured, leaks, is
+    short of memory, or may be killed.
     """
     found = find(report)
     wrong = [one for one in found if one.kind in ENDINGS]
@@ -155,7 +155,15 @@ def leading(report: EfficiencyReport) -> tuple[Finding, ...]:
     costs = [one for one in found if one not in (*wrong, *unknown)]
     costs = [one for one in costs if _expected_saving(one) >= WORTH_SHOWING * _expected_saving(costs[0])]
     shown = (*wrong, *costs)[: MAX_SHOWN - len(unknown)]
+    sized = [one for one in found if one.kind in (Bucket.SPILL, Bucket.PAUSED) and _is_short(one)]
+    if sized and not unknown and not any(_is_short(one) for one in shown):
+        return (*shown[: MAX_SHOWN - 1], sized[0])
     return (*shown, *unknown)
+
+
+def _is_short(one: Finding) -> bool:
+    """True for findings that name memory that would do, where there was less."""
+    return one.evidence.get("memory_needed", 0.0) > one.evidence.get("memory_limit", math.inf)
 
 
 def _expected_saving(one: Finding) -> float:

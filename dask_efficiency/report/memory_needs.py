@@ -42,8 +42,8 @@ NEGLIGIBLE = 0.01
 #: Tasks of a prefix for each task that they wait for, from which that is a reduction, worth computing before: a tree of
 #: them has twice as many tasks as its last level. By judgement.
 REDUCED = 2
-#: Share of the byte-seconds that the largest reason must explain, if that is waiting for other results: the graph has
-#: it on any cluster, however long results wait for threads as well. By judgement.
+#: Share of the byte-seconds that waiting for a reduction must explain: the graph has it on any cluster, however long
+#: results wait for threads as well. By judgement.
 EXPLAINS = 0.3
 #: Share of the memory limit by which a process grows in a window, or that is on disk, from which it is worth a finding;
 #: and the share of that growth that tasks of one prefix left. By judgement.
@@ -221,19 +221,25 @@ def ideal_limit(worker: MemoryOfWorker) -> int:
 
 
 def _main_reason(report: EfficiencyReport) -> HeldFor:
-    """Largest of the results that were kept for the main reason, by byte-seconds."""
+    """Largest of the results that were kept for the main reason, by byte-seconds; first, for a second use."""
     nbytes: Counter[str] = Counter()
     for one in report.held_for:
         nbytes[one.why] += one.byte_seconds  # type: ignore[assignment]  # typed for whole numbers
-    for why, of_reason in nbytes.most_common(1):
-        if of_reason > (EXPLAINS if why == Why.BLOCKED else MOST) * nbytes.total():
-            return max((one for one in report.held_for if one.why == why), key=attrgetter("byte_seconds"))
+    first = [why for why, _ in nbytes.most_common(1)]
+    for why in (Why.BLOCKED, Why.AHEAD) if first == [Why.AHEAD] else first:  # before they wait so, roots are ahead
+        of_reason = [one for one in report.held_for if one.why == why]
+        most = max(of_reason, key=attrgetter("byte_seconds"), default=NOTHING_KEPT)
+        least = EXPLAINS if _is_reduced(report, most) else MOST
+        if of_reason and nbytes[why] > least * nbytes.total():
+            return most
     return NOTHING_KEPT
 
 
 def _held_by_clients(report: EfficiencyReport) -> HeldFor:
     """Largest of the results that only clients held, if these had most of the memory, at its peak or over time."""
     held = [one for one in report.held_for if one.why == Why.FUTURE]
+    if sum(one.at_peak for one in held) <= NEGLIGIBLE * sum(one.limit for one in report.memory.values()):
+        return NOTHING_KEPT
     for of in (attrgetter("at_peak"), attrgetter("byte_seconds")):
         if sum(map(of, held)) > MOST * sum(map(of, report.held_for)):
             return max(held, key=attrgetter("at_peak"))

@@ -158,6 +158,20 @@ def test_an_array_kept_for_a_second_use_is_not_cured_by_smaller_partitions() -> 
     assert "before" not in advice(spilling(held_for=(SECOND, many), skew=COUNTED))
 
 
+def test_a_second_use_explains_results_of_roots_that_are_ahead_until_its_reduction_is_under_way() -> None:
+    ahead = replace(SECOND, why=Why.AHEAD, byte_seconds=15.0 * GIB)
+    assert "compute mean_agg-aggregate before" in advice(spilling(held_for=(ahead, SECOND), skew=COUNTED))
+    most = replace(ahead, byte_seconds=30.0 * GIB)
+    assert "ran ahead" in advice(spilling(held_for=(most, SECOND), skew=COUNTED))
+
+
+def test_the_size_is_shown_though_other_losses_are_larger() -> None:
+    many = {"w1": seconds(thread_cpu=1, thread_noncpu=9, overhead=5, idle=4, spill=1)}
+    assert leading(spilling(by_worker=many))[-1].kind == "spill"
+    enough = SHORT | {MANAGED: GIB, UNSPILLED: GIB}
+    assert leading(spilling(enough, by_worker=many))[-1].kind != "spill"
+
+
 def test_root_tasks_that_ran_ahead_are_held_back_where_the_scheduler_did_not() -> None:
     assert advice(spilling(held_for=(AHEAD, RUNNING), worker_saturation=float("inf"))) == (
         "Set distributed.scheduler.worker-saturation to 1.1, from inf: 6.2 GiB of read_parquet ran ahead."
@@ -212,6 +226,7 @@ def test_futures_that_a_client_holds_have_its_line() -> None:
         )
     many = replace(RUNNING, byte_seconds=9.0 * GIB, at_peak=9 * GIB)
     assert "Release" not in advice(spilling(held_for=(many, HELD)))
+    assert "Release" not in advice(spilling(held_for=(replace(HELD, at_peak=360),))), "too little to matter"
 
 
 def test_paused_workers_have_the_size_too() -> None:

@@ -20,9 +20,10 @@ bounded: those that hold nothing go when a window opens and no other is open, an
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any
 
-from dask_efficiency.accounts.rows import OTHER
+from dask_efficiency.accounts.rows import OTHER, divide
 from dask_efficiency.accounts.worker.log import prefix_of, span_of
 from dask_efficiency.accounts.worker.reservations import MAX_WINDOWS
 
@@ -46,7 +47,9 @@ class WorkerResults:
         self._most_held = self._most_spilled = self._most_managed = 0
         self._rows: dict[Name, _Row] = {}
         self._results: dict[Any, tuple[_Row, int]] = {}
-        self._on_disk: set[Any] = set()
+        #: Those on disk, with the bytes by which the process is smaller for it, and their sum.
+        self._on_disk: dict[Any, int] = {}
+        self.freed = 0
         #: Results that were too large for the memory, and were written to disk as they were stored.
         self._early: dict[Any, None] = {}
         #: What any thread may add, until the next call: instants of peaks of the process, of which it is not known yet
@@ -90,7 +93,7 @@ class WorkerResults:
             return
         row, nbytes = found
         if self._on_disk and key in self._on_disk:
-            self._on_disk.remove(key)
+            self.freed -= self._on_disk.pop(key)
             row[1] -= nbytes
             row[3] += nbytes * at
             self.spilled -= nbytes
@@ -124,9 +127,10 @@ class WorkerResults:
         row, size = found
         nbytes = size
         if spilled:
-            self._on_disk.add(key)
+            self._on_disk[key] = size
+            self.freed += size
         else:
-            self._on_disk.remove(key)
+            self.freed -= self._on_disk.pop(key)
             nbytes = -nbytes
         row[0] -= nbytes
         row[1] += nbytes
@@ -137,6 +141,13 @@ class WorkerResults:
         self._most_held = max(self._most_held, self.held)
         self._most_spilled = max(self._most_spilled, self.spilled)
         return size
+
+    def spilling_freed(self, keys: Collection[Any], nbytes: int) -> None:
+        """Note by how much the process is smaller since these results were written: less where others share memory."""
+        sizes = {key: self._on_disk[key] for key in keys if self._on_disk.get(key)}
+        if sizes:
+            self._on_disk |= divide(sizes, nbytes)
+            self.freed += nbytes - sum(sizes.values())
 
     def read(self) -> None:
         """Note what was there at peaks, as it has not changed since, and follow what other threads swapped."""

@@ -63,23 +63,12 @@ class _Window:
         self.area, self.actors = area, actors
         self.peak = NOT_MEASURED
         self.most_held = self.most_spilled = self.most_managed = self.overcounted = 0
-        #: The most of the process that Dask saw, without and with all of what was on disk.
-        self.seen = self.unspilled = 0
-        #: Bytes that were written to disk, and those by which the process had less memory then.
-        self.written = self.freed = 0
+        #: The most that the process would have had by Dask's looks, had nothing been written to disk.
+        self.unspilled = 0
         #: Peak at which the log asks for the results of then, and its instant.
         self.asked = self.asked_at = 0
         self.low = LowerEnvelope(at=at)
         self.group = most_of_group()
-
-    def without_spilling(self) -> int:
-        """The most that the process would have had by Dask's looks, with everything in memory.
-
-        Spilling frees less than the size of a result where others share its memory, such as slices of one table. So
-        what was on disk counts with the share by which spilling had made the process smaller.
-        """
-        share = min(max(self.freed / self.written, 0.0), 1.0) if self.written else 1.0
-        return round(self.seen + share * (self.unspilled - self.seen))
 
 
 class MemoryMeter:
@@ -96,8 +85,9 @@ class MemoryMeter:
         self._peak = NOT_MEASURED
         self._area = 0
         self._last: MemoryReading | None = None
-        #: Bytes of the process as this turn of the event loop wrote to disk, -1 if it did not, and bytes written.
-        self._before_writing, self._written = NOT_MEASURED, 0
+        #: Bytes of the process as this turn of the event loop wrote to disk, -1 if it did not, and what it wrote.
+        self._before_writing = NOT_MEASURED
+        self._written: list[Any] = []
         #: Thread of the event loop, once it is known.
         self._loop = 0
 
@@ -137,17 +127,16 @@ class MemoryMeter:
             if self._before_writing < 0:  # whoever spills a result lets go of it later in this turn
                 with suppress(RuntimeError):  # it does not run
                     asyncio.get_running_loop().call_soon(self.guard, self._wrote)
-                    self._before_writing = self._written = 0  # our own look is none of Dask's
+                    self._before_writing = 0  # our own look is none of Dask's
                     self._before_writing = self._resident()
-            self._written += nbytes
+            if self._before_writing >= 0:
+                self._written.append(key)
 
     def _wrote(self) -> None:
         """Note how much smaller the process is once results were written to disk."""
-        freed = self._before_writing - self._resident()
+        self.results.spilling_freed(self._written, self._before_writing - self._resident())
         self._before_writing = NOT_MEASURED
-        for window in self._windows.values():
-            window.written += self._written
-            window.freed += freed
+        self._written.clear()
 
     def _resident(self) -> int:
         return whole_number(self._worker.monitor.get_process_memory())
@@ -165,13 +154,14 @@ class MemoryMeter:
     def _looked(self, resident: int) -> None:
         """Note memory of the process that Dask decides by: whether to spill, and to pause.
 
-        Peaks between two of its looks make it do neither. While it writes, what is on disk is in memory as well.
+        Peaks between two of its looks make it do neither. What is on disk counts by how much the process is smaller for
+        it: that is less than its size where others share its memory, such as slices of one table. While Dask writes,
+        what is on disk is in memory as well.
         """
         if self._before_writing < 0:
-            spilled = self.results.spilled
+            freed = min(max(self.results.freed, 0), self.results.spilled)
             for window in self._windows.values():
-                window.seen = max(window.seen, resident)
-                window.unspilled = max(window.unspilled, resident + spilled)
+                window.unspilled = max(window.unspilled, resident + freed)
 
     def _held(self) -> int:
         """Bytes of results in memory now, by Dask; called in any thread."""
@@ -253,7 +243,7 @@ class MemoryMeter:
                 found[Metered(MEMORY, "", prefix, label + AT_PEAK, BYTES)] = nbytes
         group = most_of_group()
         levels = {PROCESS: mark.peak, IN_MEMORY: mark.most_held, ON_DISK: mark.most_spilled, **self._limits()}
-        levels |= {MANAGED: mark.most_managed, UNSPILLED: mark.without_spilling(), OVERCOUNTED: mark.overcounted}
+        levels |= {MANAGED: mark.most_managed, UNSPILLED: mark.unspilled, OVERCOUNTED: mark.overcounted}
         for prefix, nbytes in growth(self._actors(), mark.actors).items():
             found[Metered(MEMORY, "", prefix, ACTORS, BYTES)] = nbytes
         levels[CONTAINER] = group if group is not None and group != mark.group else 0

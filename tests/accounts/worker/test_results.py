@@ -54,6 +54,19 @@ def follow(results: WorkerResults, *steps: Step) -> WorkerResults:
     return results
 
 
+def test_what_spilling_freed_goes_as_results_are_read_back_or_released() -> None:
+    results = read(Stored(0, "x", "load", "", 100), Stored(0, "y", "load", "", 300), Stored(0, "z", "load", "", 50))
+    follow(results, Swapped(1, "x", True), Swapped(1, "y", True), Swapped(1, "z", True))
+    assert results.freed == 450
+    results.spilling_freed(["x", "y", "unknown"], 40)  # they share memory
+    assert results.freed == 10 + 30 + 50
+    follow(results, Swapped(2, "y", False))
+    assert results.freed == 10 + 50
+    results.spilling_freed(["y"], 99)  # it is in memory
+    follow(results, Released(3, "x"), Released(3, "z"))
+    assert (results.freed, results.spilled) == (0, 0)
+
+
 def read(*steps: Step) -> WorkerResults:
     return follow(WorkerResults(), *steps)
 

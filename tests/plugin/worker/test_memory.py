@@ -61,7 +61,7 @@ def spilled(resident: Sequence[int], *, in_loop: bool = True, its_thread: bool =
     meter._heard(MemoryReading(1, 300, 900, 0))  # a peak between two looks of Dask's
     meter._looked(390)
     meter._looked(310)
-    return window.without_spilling()
+    return window.unspilled
 
 
 @pytest.mark.parametrize(
@@ -80,7 +80,7 @@ def test_looks_of_dask_are_heard_but_for_those_while_it_writes() -> None:
     assert (look(), look()) == (5, 7)
     meter._before_writing = 1
     assert look() == 9
-    assert window.without_spilling() == 7
+    assert window.unspilled == 7
 
 
 def test_results_that_count_more_than_the_process_has_are_noted() -> None:
