@@ -31,10 +31,11 @@ def test_results_on_disk_count_among_those_that_need_memory(new_cluster: Any, li
         with efficiency_report(client=client) as report:
             kept = client.map(lambda n: np.random.default_rng(n).random(10 * MB // 8), range(12))
             wait(kept)
+            # As Dask looks, ten times a second where it may spill or pause by that.
+            resident = client.run(lambda dask_worker: dask_worker.monitor.get_process_memory())
         spilled = client.run(lambda dask_worker: dask_worker.data.spilled_total.memory)
     assert (sum(spilled.values()) > 0) == (limit == 100 * MB)
     (memory,) = report.memory.values()
     assert memory.managed_peak == pytest.approx(120 * MB, rel=0.01)
     assert needed_limit(memory) == pytest.approx(200 * MB, rel=0.01)
-    if limit == 100 * MB:
-        assert memory.unspilled_peak >= memory.peak
+    assert memory.unspilled_peak >= max(resident.values())
