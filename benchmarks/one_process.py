@@ -246,7 +246,7 @@ async def session(mode: Mode, work: Work, slowness: float = 1.0) -> AsyncIterato
     from dask_efficiency.plugin.bootstrap import EfficiencyWorkerPlugin
     from dask_efficiency.plugin.scheduler import idle_watch, straggler_watch
     from dask_efficiency.plugin.scheduler import meter as scheduler_meter
-    from dask_efficiency.plugin.worker import hooks, pending
+    from dask_efficiency.plugin.worker import hooks, pending, threads
     from dask_efficiency.plugin.worker.sensors import readings
 
     dask.config.set(QUIET | mode.config)
@@ -256,6 +256,7 @@ async def session(mode: Mode, work: Work, slowness: float = 1.0) -> AsyncIterato
     idle_watch.INTERVAL_MS = 3_600_000.0  # and looks
     # A task that does nothing is too short to tell how fast a worker is, however slow the program.
     pending.MIN_RATED_NS = hooks.MIN_RATED_NS = round(pending.MIN_RATED_NS * slowness)
+    threads.MIN_TASK_NS = round(threads.MIN_TASK_NS * slowness)  # nor is its memory measured
     straggler_watch.heartbeat_interval = lambda workers: 0  # and comparisons,
     readings.READING_SECONDS = 0  # and readings of sensors: at each new heartbeat
     # What a poll may take before it is cut off.
