@@ -29,6 +29,7 @@ import psutil
 from dask.delayed import Delayed, delayed
 from distributed import Client, LocalCluster, get_worker
 
+from benchmarks.computing_programs import CHOOSING, JUDGING
 from dask_efficiency import EfficiencyPlugin, RunTrace, critical_path, efficiency_report
 from dask_efficiency.report import demo
 
@@ -323,6 +324,9 @@ PROGRAMS: dict[str, Callable[[Client], None]] = {
     "rolling": rolling,
     "histogram": histogram,
     "letters": letters,
+    # Of :mod:`benchmarks.simulation_threads`.
+    **CHOOSING,
+    **JUDGING,
 }
 
 
@@ -376,7 +380,7 @@ class Run:
 
 
 def plan(repeats: int) -> list[tuple[list[Setup], list[str]]]:
-    graphs, programs = list(GRAPHS), list(PROGRAMS)
+    graphs, programs = list(GRAPHS), [name for name in PROGRAMS if name not in CHOOSING | JUDGING]
     setups = [Setup(4), Setup(8), Setup(2), Setup(1), Setup(16), Setup(4, variant="slow"), Setup(3)]
     setups += [Setup(4, variant=name) for name in VARIANTS if name not in ("plain", "slow")]
     setups += [Setup(2, threads=2)]
@@ -386,7 +390,7 @@ def plan(repeats: int) -> list[tuple[list[Setup], list[str]]]:
 
 
 def measure(client: Client, name: str) -> RunTrace:
-    with efficiency_report(client, trace=True) as report:
+    with efficiency_report(client, trace=True, savings=0) as report:
         if name in GRAPHS:
             client.compute(GRAPHS[name](), optimize_graph=False).result()
         else:

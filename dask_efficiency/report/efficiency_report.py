@@ -358,7 +358,7 @@ class efficiency_report:  # noqa: N801  # named as distributed names its context
         report = replace(report, **{**found, "environment": {**report.environment, **settings}, "code": code})
         if trace is None or self._only:
             return replace(report, trace=trace)
-        self._trace = trace = replace(trace, core_waits=_core_waits(report))
+        self._trace = trace = replace(trace, core_waits=_waits(report, "core"), gil_waits=_waits(report, "gil"))
         return _with_trace(report, trace, **self._simulated)
 
     def _client_rows(self, payload: dict[str, Any], stopped: int) -> tuple[ClientRow, ...]:
@@ -427,11 +427,11 @@ def _resolve_first(first: Any, filename: Any, client: Any) -> tuple[str | None, 
     return None if filename is None else os.fspath(filename), client
 
 
-def _core_waits(report: EfficiencyReport) -> dict[str, float]:
-    """By prefix: share of the time off the CPU in which its tasks waited for a core; empty if some were not sampled."""
+def _waits(report: EfficiencyReport, cause: str) -> dict[str, float]:
+    """By prefix: share of the time off the CPU in which its tasks waited for it; empty if some were not sampled."""
     if report.not_sampled:
         return {}
-    waited = cause_name(Bucket.THREAD_NONCPU, "core")
+    waited = cause_name(Bucket.THREAD_NONCPU, cause)
     whole = {prefix: row.ns(Bucket.THREAD_NONCPU) for prefix, row in report.by_prefix.items()}
     rows = {prefix: causes for prefix, causes in report.causes_by_prefix.items() if whole.get(prefix)}
     return {prefix: min(causes.get(waited, 0) / whole[prefix], 1.0) for prefix, causes in rows.items()}

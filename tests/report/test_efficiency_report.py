@@ -62,12 +62,14 @@ def test_anything_but_a_file_and_a_client_is_refused(given, named, message, monk
         module.efficiency_report(*given, **named)
 
 
-def test_a_trace_has_the_share_of_waiting_in_which_each_prefix_waited_for_a_core() -> None:
+def test_a_trace_has_the_share_of_waiting_in_which_each_prefix_waited_for_a_core_and_for_the_gil() -> None:
     whole = seconds(thread_cpu=2, thread_noncpu=2)
-    rows = {"read": causes(**{"thread-noncpu/core": 0.5, "thread-noncpu/sleep": 1.5}), "idle": causes()}
+    waits = {"thread-noncpu/core": 0.5, "thread-noncpu/gil": 1.0, "thread-noncpu/sleep": 0.5}
+    rows = {"read": causes(**waits), "idle": causes()}
     report = report_of(whole, by_prefix={"read": whole, "idle": seconds(thread_cpu=1)}, causes_by_prefix=rows)
-    assert module._core_waits(report) == {"read": 0.25}
-    assert module._core_waits(replace(report, not_sampled={"w0": "nobody looked"})) == {}
+    assert module._waits(report, "core") == {"read": 0.25}
+    assert module._waits(report, "gil") == {"read": 0.5}
+    assert module._waits(replace(report, not_sampled={"w0": "nobody looked"}), "core") == {}
 
 
 def test_a_name_that_is_no_utf8_can_travel() -> None:

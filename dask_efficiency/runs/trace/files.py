@@ -98,6 +98,7 @@ _OF_PROFILE = tuple(field.name for field in fields(TaskProfile) if field.name !=
 _MAX_THREADS = 1 << 20
 _NAMES = ("prefixes", "spans", "clients", "stimulus_kinds", "notes")
 _MAPPINGS = ("config", "versions", "dropped")
+_WAITS = ("core_waits", "gil_waits")
 
 
 class TraceFileError(ValueError):
@@ -126,7 +127,7 @@ def save_trace(trace: RunTrace, path: str | os.PathLike[str], **storage_options:
         "workers": [asdict(worker) | {"resources": dict(worker.resources)} for worker in trace.workers],
         "constraints": [json.loads(text) for text in number],
         **{name: dict(getattr(trace, name)) for name in _MAPPINGS},
-        "core_waits": dict(trace.core_waits),
+        **{name: dict(getattr(trace, name)) for name in _WAITS},
         "profiles": [{name: getattr(profile, name) for name in _OF_PROFILE} for profile in trace.profiles],
     }
     profiles = [(_PROFILE.format(i), profile.content) for i, profile in enumerate(trace.profiles)]
@@ -158,6 +159,7 @@ def _trace(archive: Archive) -> RunTrace:
     names: dict[str, Any] = {name: tuple(archive.listed(name, str)) for name in _NAMES}
     mappings: dict[str, Any] = {name: archive.field(name, dict) for name in _MAPPINGS}
     tables: dict[str, Any] = {name: table(**archive.columns(name, table.dtypes())) for name, table in TABLES.items()}
+    waits: dict[str, Any] = {name: _waits(archive, name) for name in _WAITS}
     arrays = {name: archive.columns(name, dtypes) for name, dtypes in _ARRAYS.items()}
     try:
         trace = RunTrace(
@@ -170,9 +172,9 @@ def _trace(archive: Archive) -> RunTrace:
             constraints=_constraints(arrays["constraints"], archive.listed("constraints", dict)),
             workers=tuple(_worker(archive, worker) for worker in archive.listed("workers", dict)),
             profiles=tuple(_profiles(archive)),
-            core_waits=_core_waits(archive),
             **names,
             **mappings,
+            **waits,
             **tables,
         )
         check_positions(trace)
@@ -191,13 +193,13 @@ def _constraints(columns: Mapping[str, NDArray[Any]], distinct: list[dict[str, A
     return {task: distinct[number] for task, number in zip(tasks, numbers, strict=True)}
 
 
-def _core_waits(archive: Archive) -> dict[str, float]:
-    if "core_waits" not in archive.described:  # as in older files
+def _waits(archive: Archive, name: str) -> dict[str, float]:
+    if name not in archive.described:  # as in older files
         return {}
-    shares: dict[str, float] = archive.field("core_waits", dict)
+    shares: dict[str, float] = archive.field(name, dict)
     for share in shares.values():
         if type(share) not in (int, float) or not 0 <= share <= 1:
-            raise TraceFileError(f"'core_waits' has {share!r:.80}; expected 0 to 1")
+            raise TraceFileError(f"{name!r} has {share!r:.80}; expected 0 to 1")
     return shares
 
 

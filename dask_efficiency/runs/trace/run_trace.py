@@ -101,9 +101,9 @@ class RunTrace:
         Caveats, a sentence each.
     profiles
         Profiles of some of the runs, in the order of their starts.
-    core_waits
-        By prefix: share of their tasks' time off the CPU in which these waited for a core, as a report sampled it; in
-        [0, 1]. Empty if unknown.
+    core_waits, gil_waits
+        By prefix: share of their tasks' time off the CPU in which these waited for a core, and for Python's lock (GIL),
+        as a report sampled it; in [0, 1]. Empty if unknown.
     """
 
     name: str
@@ -136,6 +136,7 @@ class RunTrace:
     notes: tuple[str, ...] = ()
     profiles: tuple[TaskProfile, ...] = ()
     core_waits: Mapping[str, float] = field(default_factory=dict)
+    gil_waits: Mapping[str, float] = field(default_factory=dict)
 
     def __repr__(self) -> str:
         seconds = (self.stop - self.start) / 1e9

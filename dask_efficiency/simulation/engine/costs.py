@@ -30,6 +30,10 @@ def _crowded(ns: int, crowd: float) -> int:
     return ns if ns <= AROUND else AROUND + round((ns - AROUND) * crowd)
 
 
+#: Mean number of other threads that hold the GIL, from which a run tells how event loops wait for them: a guess.
+LEAST_CROWD = 0.2
+
+
 class Taking(NamedTuple):
     """Cost of taking in a message: nanoseconds on a core, and of waiting for anything else."""
 
@@ -158,6 +162,7 @@ class TaskCosts:
         self._nbytes, self._failures = calibration.nbytes.data, calibration.failures.data
         self._cpu, self._held, self._gpu = calibration.cpu.data, calibration.held.data, calibration.gpu.data
         self._crowd = calibration.crowd.tolist()
+        self._others = max((worker.nthreads for worker in trace.workers), default=1) - 1
         self._failed: Counter[int] = Counter()
         #: By name: the number of the recorded worker. Addresses and prefixes of the tasks that workers have read.
         self._recorded = {worker.name: i for i, worker in enumerate(trace.workers)}
@@ -184,9 +189,11 @@ class TaskCosts:
         failures, secede = self._failures[task], self._secede[task]
         fails = failures < 0 or self._failed[task] < failures
         self._failed[task] += fails
-        # With fewer threads that hold the GIL than recorded, the event loop waits less for it around a task.
+        # With fewer or more threads that hold the GIL than recorded, the event loop waits less or longer around a task.
         others, recorded = spec.nthreads - 1, self._crowd[prefix]
         crowd = others / recorded if others < recorded else 1.0
+        if others > self._others > 0 and recorded >= LEAST_CROWD:
+            crowd = others / self._others
         return RunCosts(
             task=task,
             prepare=self._costs.prepare(prefix, crowd),

@@ -87,10 +87,10 @@ def calibrate(
     times = task_times(trace)
     pace = times / np.median(times, axis=0)
     rows = _first_runs(trace)
-    worker, lock = runs.worker[rows], read_gil(trace, gil)
     # Without waiting for a core, but at least as long as they computed.
     waits = np.maximum(core_waits(trace, known), waits_for_others(trace)) if gone else core_waits(trace, known)
     waited = np.rint(waits).astype(np.int64)
+    worker, lock = runs.worker[rows], read_gil(trace, gil, waits)
     alone = np.maximum(lock.alone - waited, np.minimum(np.maximum(runs.cpu_ns, 0), lock.alone))
     took = _of_run(np.where(lock.alone == MISSING, MISSING, alone), rows, MISSING)
     compute = took.astype(np.float64)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from math import inf
+from math import inf, sqrt
 
 import numpy as np
 
@@ -20,11 +20,8 @@ from dask_efficiency.simulation.model.units import few_names
 #: Cores that a worker's threads use together, above which they do not hold the lock all the time: one, and the error of
 #: measuring it.
 MAX_CORES = 1.1
-#: Cores that they use together, from which threads of pure Python wait for the lock, and not for something else.
-MIN_CORES = 0.85
-#: Mean number of threads during a run, from which their cores tell about the lock, and up to which the run was alone:
-#: guesses.
-MIN_THREADS, MAX_ALONE = 1.5, 1.1
+#: Mean number of threads during a run, from which their cores, or their waits, tell about the lock: a guess.
+MIN_THREADS = 1.5
 #: Fewest runs, or heartbeats, of a prefix by which it is judged: a guess.
 MIN_RUNS = 3
 #: Seconds between two turns of an undisturbed event loop, as in Dask, and the delay by a thread that holds the lock:
@@ -48,15 +45,17 @@ class Gil:
     notes: tuple[str, ...]
 
 
-def read_gil(trace: RunTrace, shares: Mapping[str, float] | None = None) -> Gil:
-    """Read from a trace which tasks hold the lock.
+def read_gil(trace: RunTrace, shares: Mapping[str, float] | None = None, for_cores: Float64 | None = None) -> Gil:
+    """Read from a trace which tasks hold the lock; ``for_cores`` are the nanoseconds that each run waited for a core.
 
-    Known shares, by prefix, are taken. A trace tells how long each thread computed, not whether it held the lock. If a
-    worker ran several tasks at once, it shows: threads that hold the lock use at most one core together, and wait for
-    each other in the rest of their time. If it did not, the turns of its event loop show it, which needs the lock, too.
-    Else all CPU of tasks counts as Python's.
+    Known shares, by prefix, are taken. If a worker ran several tasks at once, what a report sampled of their waiting
+    for the lock tells it: threads that hold it for a share of their time queue for it in the way of
+    :func:`lock_speeds`. Without samples, their cores do: threads that hold the lock use at most one core together. If
+    tasks ran alone, the turns of its event loop show it, which needs the lock, too. Else all CPU of tasks counts as
+    Python's.
     """
     known, runs = shares or {}, trace.runs
+    waited = np.zeros(len(runs)) if for_cores is None else for_cores
     ran = (runs.start != MISSING) & (runs.stop > runs.start)
     took = np.where(ran, runs.stop - runs.start, 0)
     cpu = np.clip(np.where(ran, runs.cpu_ns, 0), 0, took)
@@ -74,6 +73,12 @@ def read_gil(trace: RunTrace, shares: Mapping[str, float] | None = None) -> Gil:
             continue
         computes = cpu[rows].sum() / took[rows].sum()
         crowded = rows[threads[rows] >= MIN_THREADS]
+        if len(crowded) >= MIN_RUNS and name in trace.gil_waits:
+            if computes >= 0.01:
+                names.setdefault("sampled", []).append(name)
+            found = _sampled(took[rows], cpu[rows], waited[rows], threads[rows] - 1.0, trace.gil_waits[name])
+            alone[rows], held[rows] = found
+            continue
         if len(crowded) >= MIN_RUNS:
             free = bool(np.average(cores[crowded], weights=took[crowded]) > MAX_CORES)
             kind = "free" if free else "held"
@@ -83,7 +88,10 @@ def read_gil(trace: RunTrace, shares: Mapping[str, float] | None = None) -> Gil:
         if computes >= MIN_CPU or (len(crowded) >= MIN_RUNS and computes >= 0.01):
             names.setdefault(kind, []).append(name)
         if not free:
-            alone[rows] = _alone(took[rows], cpu[rows], threads[rows], cores[rows])
+            crowd = np.maximum(threads[rows] - 1.0, 1e-9)
+            used = np.minimum(cpu[rows] / took[rows], 1.0 / (1.0 + crowd))
+            longer = (1.0 / crowd - used) / (1.0 / crowd - used - used**2)
+            alone[rows] = np.maximum(took[rows] / longer, np.minimum(cpu[rows], took[rows]))
             held[rows] = cpu[rows] / np.maximum(alone[rows], 1.0)
     held = np.clip(held, 0.0, 1.0)
     prefixes = len(trace.prefixes)
@@ -102,15 +110,20 @@ def check_shares(trace: RunTrace, shares: Mapping[str, float]) -> None:
             raise ValueError(f"gil[{name!r}] is {share!r}; expected the share of its tasks' time, in [0, 1]")
 
 
-def _alone(took: Int64, cpu: Int64, threads: Float64, cores: Float64) -> Float64:
-    """Estimate the time of a prefix's runs alone: longer in proportion to the others if the lock was never free."""
-    crowded = threads >= MIN_THREADS
-    if not crowded.any() or not MIN_CORES <= np.average(cores[crowded], weights=took[crowded]) <= MAX_CORES:
-        return took.astype(np.float64)
-    single = (threads <= MAX_ALONE) & (cpu > 0)
-    own = float(np.median(took[single] / cpu[single])) if np.count_nonzero(single) >= MIN_RUNS else 1.0
-    alone: Float64 = np.where(threads > MAX_ALONE, np.clip(cpu * own, 1, took), took)
-    return alone
+def _sampled(took: Int64, cpu: Int64, for_cores: Float64, crowd: Float64, share: float) -> tuple[Float64, Float64]:
+    """Time of a prefix's runs without the lock's waits, with those for cores; and the share of it that it is held.
+
+    Of ``m`` others alike, a thread that holds the lock for a share ``h`` of its time alone takes ``1 + h m q`` times as
+    long, where ``q`` is the share of its time at the lock: solved for ``h``. Who holds the lock may wait for a core:
+    then all waits are longer, in the same proportion.
+    """
+    waits = share * (took - cpu)
+    alone = np.maximum(took - waits - for_cores, cpu)
+    stretched = 1.0 + for_cores.sum() / max(cpu.sum(), 1.0)
+    longer = waits.sum() / stretched / max(alone.sum(), 1.0)
+    others = max(float(np.average(crowd, weights=took)), 1e-9)
+    held = (sqrt(longer**2 + 4.0 * longer * (1.0 + longer) / others) - longer) / 2.0
+    return np.maximum(took - waits, cpu), np.minimum(held, cpu / np.maximum(alone, 1.0))
 
 
 def _threads_and_cores(trace: RunTrace, ran: Bool, cpu: Int64) -> tuple[Float64, Float64]:
@@ -164,6 +177,7 @@ def _late(trace: RunTrace, ran: Bool) -> dict[int, bool]:
 
 
 _WHY = {
+    "sampled": "are taken to hold Python's lock (GIL) for as long as their sampled waits for it say",
     "held": "are taken to hold Python's lock (GIL) while they compute: a worker's used at most one core together",
     "free": "are taken not to hold Python's lock (GIL), as those of a worker used more than one core together",
     "late": "are taken to hold Python's lock (GIL) while they compute, as event loops turned later meanwhile",
@@ -193,11 +207,14 @@ def few_cores(trace: RunTrace, cores: Mapping[str, float]) -> bool:
 def core_waits(trace: RunTrace, cores: Mapping[str, float]) -> Float64:
     """By run: nanoseconds between start and stop in which it waited for a core; 0 if unknown.
 
-    A computing thread gets the cores that tasks, event loops and the background of every process leave.
+    What a report sampled is taken, unless others took cores. Without it, a computing thread gets the cores that tasks,
+    event loops and the background of every process leave.
     """
     runs, waits = trace.runs, np.zeros(len(trace.runs))
     hosts = np.array([worker.host for worker in trace.workers] + [""])
     ran = (runs.start != MISSING) & (runs.stop > runs.start) & (runs.worker >= 0)
+    known = {} if shares_of_others(trace) else trace.core_waits
+    sampled = np.array([known.get(prefix, np.nan) for prefix in trace.prefixes] + [np.nan])
     for host in set(hosts[:-1]) & set(cores):
         rows = np.flatnonzero(ran & (hosts[np.clip(runs.worker, -1, len(hosts) - 2)] == host))
         if not len(rows):
@@ -218,7 +235,8 @@ def core_waits(trace: RunTrace, cores: Mapping[str, float]) -> Float64:
         seconds = max(float(stop.max() - start.min()) / 1e9, 1e-9)
         others = used - cpu / took + processes * BACKGROUND + _SCHEDULER_SECONDS * len(rows) / seconds
         left = np.clip(cores[host] - others, MIN_LEFT, 1.0)
-        waits[rows] = np.minimum(took - cpu, cpu * (1.0 / left - 1.0))
+        share = sampled[prefix_of_runs(trace)[rows]]
+        waits[rows] = np.where(np.isnan(share), np.minimum(took - cpu, cpu * (1.0 / left - 1.0)), share * (took - cpu))
     return waits
 
 

@@ -43,6 +43,7 @@ def everything() -> RunTrace:
         dropped={"transitions": 3},
         notes=("a note",),
         core_waits={"inc": 0.5},
+        gil_waits={"inc": 0.25},
     )
 
 
@@ -210,6 +211,7 @@ RUNS = ("columns", "runs")
         (set_to("workers", 0, "nthreads", to="2"), "'workers.nthreads' is '2'; expected int"),
         (set_to("workers", 0, "others", to=1.5), "'workers.others' has 1.5; expected 0 to 1"),
         (set_to("core_waits", to={"inc": -1}), "'core_waits' has -1; expected 0 to 1"),
+        (set_to("gil_waits", to={"inc": 2}), "'gil_waits' has 2; expected 0 to 1"),
         (set_to("constraints", to=[]), "'constraints' has numbers up to 1; expected those of 0"),
         (set_to("columns", "key_offsets", "columns", "offsets", 3, to=10**6), "'key_offsets' do not rise"),
         (lambda described, members: members.update({"runs/task": b"\0" * (1 << 20)}), "'runs/task' has"),

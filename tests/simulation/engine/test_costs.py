@@ -1,10 +1,16 @@
 from dataclasses import replace
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
 
+from benchmarks.simulated_traces import MS, Graph, simulate
+from dask_efficiency import ClusterSpec
 from dask_efficiency.accounts.tables import MISSING
-from dask_efficiency.simulation.engine.costs import SMALL_MESSAGE, Costs
+from dask_efficiency.simulation.engine.costs import SMALL_MESSAGE, Costs, TaskCosts
+from dask_efficiency.simulation.engine.workload import Workload
+from dask_efficiency.simulation.model.calibration import calibrate
+from dask_efficiency.simulation.model.ensemble import SimulationJob
 from dask_efficiency.simulation.model.overheads import AROUND, Overheads
 from dask_efficiency.simulation.model.transfer_costs import TransferCosts
 
@@ -46,6 +52,17 @@ def test_the_loop_waits_less_around_a_task_if_fewer_threads_hold_the_gil() -> No
     assert [some.prepare(0, crowd) for crowd in (1.0, 0.5, 0.0)] == [6_500_000, 3_500_000, 500_000]
     assert [some.finish(0, crowd) for crowd in (1.0, 0.5, 0.0)] == [2_500_100, 1_500_100, 500_100]
     assert costs().finish(1, 0.0) == 190  # a short time has no waiting in it
+
+
+def test_the_loop_waits_longer_around_tasks_that_hold_the_gil_beside_more_threads() -> None:
+    graph = Graph(["work"] * 8, [[]] * 8, [100 * MS] * 8, [1] * 8, set(range(8)))
+    for gil_waits, expected in ((1.0, [0.0, 1.0, 3.0]), (0.0, [1.0, 1.0, 1.0])):
+        trace = replace(simulate(graph, workers=1, nthreads=2, cpu_share=0.5), gil_waits={"work": gil_waits})
+        own, drawn = ClusterSpec.from_trace(trace), Mock(prepare=Mock(return_value=0), finish=Mock(return_value=0))
+        tasks = TaskCosts(Workload(trace), calibrate(trace), SimulationJob(own), drawn)
+        for nthreads in (1, 2, 4):
+            tasks.of_run(own.with_workers(1, nthreads).workers[0], Workload(trace).keys[0])
+        assert [call.args[1] for call in drawn.prepare.call_args_list] == pytest.approx(expected, abs=0.02)
 
 
 def test_only_messages_that_end_or_begin_a_task_cost_much() -> None:

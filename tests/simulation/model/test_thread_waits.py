@@ -66,6 +66,43 @@ def test_the_cores_that_threads_used_together_tell_whether_they_hold_the_lock(
     assert note in found.notes[0]
 
 
+@pytest.mark.parametrize(
+    ("gil_waits", "held", "alone"),
+    [
+        # Two threads that always hold the lock have it half of the time each; and one that is seen to wait for nothing.
+        (1.0, 1.0, 50),
+        (0.0, 0.0, 100),
+        # 100 ms, of which 20 are waits for the lock: h (1 + h) = 0.25 (1.25 + h) / 1.25 for its share of the 80 ms.
+        (0.4, 0.4479, 80),
+    ],
+    ids=["pure Python", "something else", "some of both"],
+)
+def test_sampled_waits_tell_for_which_share_of_their_time_tasks_hold_the_lock(
+    gil_waits: float, held: float, alone: int
+) -> None:
+    trace = replace(recorded(0.5), gil_waits={"work": gil_waits})
+    found = read_gil(trace)
+    np.testing.assert_allclose(found.held, held, rtol=0.03)
+    np.testing.assert_allclose(found.alone, alone * MS, rtol=0.02)
+    assert "sampled waits" in found.notes[0]
+
+
+def test_waits_for_a_lock_whose_holder_waits_for_a_core_are_no_longer_than_without() -> None:
+    trace = replace(recorded(0.25), gil_waits={"work": 1 / 3})
+    # 25 ms of CPU, 50 of waits for cores and 25 for the lock, which would be 8 with enough cores.
+    few = read_gil(trace, for_cores=np.full(len(trace.runs), 50.0 * MS))
+    enough = read_gil(trace)
+    assert few.held.max() > enough.held.max()
+    np.testing.assert_allclose(few.alone, 75 * MS, rtol=0.02)
+
+
+def test_sampled_waits_for_cores_are_taken_unless_others_had_some() -> None:
+    trace = replace(recorded_use(3, 0.6), core_waits={"work": 0.5})
+    np.testing.assert_allclose(core_waits(trace, {"here": 2.0}), 20 * MS, rtol=0.02)
+    crowd = tuple(replace(worker, cores=2.0, others=0.6) for worker in trace.workers)
+    assert np.median(core_waits(replace(trace, workers=crowd), {"here": 2.0})) > 30 * MS
+
+
 def test_turns_of_the_loop_tell_of_threads_that_ran_alone_and_without_them_it_is_assumed() -> None:
     trace = recorded(1.0, nthreads=1)
     assert read_gil(with_turns(trace, 0.0201)).held.max() == 0.0
