@@ -37,6 +37,7 @@ from dask_efficiency.report.gpu import waiting_seconds
 from dask_efficiency.report.memory_needs import NO_NEEDS, MemoryNeeds, needs_of
 from dask_efficiency.report.messages import FINALIZE, objects_fetched
 from dask_efficiency.report.model import EfficiencyReport
+from dask_efficiency.report.sizes import NO_SIZES, Sizes, sizes_of
 from dask_efficiency.report.skew import larger_input, ran_alone, ran_in_turn
 from dask_efficiency.report.turnover import FEW_STAYED, came_and_went
 from dask_efficiency.report.values import Amount, GilHolder, LongHold
@@ -145,6 +146,8 @@ class Conditions:
     threads_save: float = _UNKNOWN
     #: Memory that the run needed, and why results were kept.
     memory: MemoryNeeds = NO_NEEDS
+    #: Sizes of partitions, and numbers of threads and processes, that would do.
+    sizes: Sizes = NO_SIZES
     #: Share of the time with work in which the scheduler's event loop was busy.
     loop_busy: float = _UNKNOWN
     #: Largest use of the event loop and its share, if it is not one of Dask's own task handlers; else the handler, and
@@ -308,6 +311,7 @@ class Conditions:
             "loop_share": format_share(self.loop_share),
             "objects": format_count(round(self.objects_fetched), "object"),
             **self.memory.words(),
+            **self.sizes.words(),
         }
 
 
@@ -377,6 +381,7 @@ def conditions_of(report: EfficiencyReport) -> Conditions:
         threads_save=max(of_threads) / wall if of_threads and wall > 0 else math.nan,
         saturation_saves=saves.seconds / wall if saves is not None and wall > 0 else math.nan,
         memory=needs_of(report),
+        sizes=sizes_of(report),
         loop_busy=busy,
         loop_by=by,
         loop_share=share,

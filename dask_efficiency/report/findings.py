@@ -307,6 +307,7 @@ def _losses(report: EfficiencyReport) -> list[Finding]:
         found.append(_waited_for_each(report, facts, lost))
     elif joined:  # Dask's work for each task also takes cores and the GIL from everything else
         evidence = {"task_seconds": facts.task_seconds, KNOWN: lost / report.mean_threads}
+        evidence |= {"times_as_large": float(facts.sizes.times)} if facts.sizes.times > 1 else {}
         counts = tasks_by_prefix(report)
         lines = senders(report, counts)
         (line, n), *_ = lines.most_common(1) or [("", 0)]
@@ -314,7 +315,8 @@ def _losses(report: EfficiencyReport) -> list[Finding]:
         of_all = _beside("small-tasks", facts, where=where, lost_seconds=lost, evidence=evidence)
         built = [(row.stack, row.ns) for row in report.client if row.activity == "build"]
         of_all = with_recipe(report, of_all, built, counts)
-        found.append(_bounded(of_all, min(lost / report.mean_threads, largest_saving(report))))
+        most = _bounded(of_all, min(lost / report.mean_threads, largest_saving(report)))
+        found.append(_with_replay(report, of_all, saved) if (saved := report.savings.get("small-tasks")) else most)
     return found
 
 

@@ -99,6 +99,9 @@ _CONDITIONS: Mapping[str, Callable[[Conditions], bool]] = {
     "loop-held": lambda facts: facts.loop_held,
     "scheduler-busy": lambda facts: facts.scheduler_busy,
     "imports": lambda facts: facts.imports,
+    "larger": lambda facts: facts.sizes.times > 1,
+    "joined-in-vain": lambda facts: facts.sizes.wanted > 1,
+    "smaller": lambda facts: facts.sizes.smaller > 1,
     "skewed": lambda facts: facts.larger_input >= SIZES_DIFFER,
     "long-task": lambda facts: facts.alone >= MOST,
     "chained": lambda facts: facts.chained,
@@ -199,8 +202,8 @@ thread-noncpu/gil: Waiting for the GIL
     one-thread-each: Find which other threads run Python code: each worker has one thread for tasks.
     short-of-cores: Use fewer threads: they wait even longer for cores.
     cores-full: Make this code do less: the cores are in use, so that processes save little.
-    gil-not-of-text: Use processes: more workers with fewer threads each.
-    Use string[pyarrow] for text, or processes: more workers with fewer threads each.
+    gil-not-of-text: Use processes: {processes} each.
+    Use string[pyarrow] for text, or processes: {processes} each.
 thread-noncpu/core: Waiting for a core
     others: Find them: other processes use {others} of these cores.
     in-libraries: Give libraries' threads less to do, such as fewer columns or row groups to read, or use more cores.
@@ -228,12 +231,12 @@ thread-noncpu/cluster: Waiting for the cluster's answer
     See what these tasks ask the cluster for: they hold their threads until it answers.
 thread-noncpu/sleep: Sleeping
     threads-in-vain: Avoid the sleep: more threads do not help, as too few tasks can run at a time.
-    Avoid the sleep, or use more threads per worker, so that sleeps overlap.
+    Avoid the sleep, or use {nthreads} per worker, so that sleeps overlap.
 thread-noncpu/file: Waiting for files
     Read more at a time, use faster disks, or more threads per worker, so that reads overlap.
 thread-noncpu/network: Waiting for the network
     threads-in-vain: Prefetch, or ask for more at a time: more threads do not help, as too few tasks can run at a time.
-    Use more threads per worker, so that requests overlap; or prefetch, or ask for more at a time.
+    Use {nthreads} per worker, so that requests overlap; or prefetch, or ask for more at a time.
 thread-noncpu/child-process: Waiting for child processes
     children-compute: Run no more of them at once than cores: they computed for {children}, on cores of the workers.
     children-known: See what they do, and whether they start each time: they computed for {children} meanwhile.
@@ -329,6 +332,7 @@ idle/parallelism: Threads idle, too few tasks at a time
     in-turn: Break up the chain, such as by adding up in pairs: tasks of {waited_for} ran one after the other.
     waited-for: Split the tasks of {waited_for}, which all waited for, or run other work with them.
     one-task: One task ran at a time on {threads} threads: a chain, or a client that waits for each result.
+    smaller: Make partitions {smaller_by} times smaller{smaller_to}: {these} are too few for {threads} threads.
     Make partitions smaller, or split the tasks that all others wait for.
 idle/unknown: Threads idle
     There were too few tasks at a time, or a busy scheduler.
@@ -397,6 +401,8 @@ one-by-one: The client waited for each result
     sent-by-library: Look for an option by which {sent_by} computes less: it sent {graphs}, one after the other.
     Send tasks together, as by client.map, and gather their results together: {graphs} came one by one.
 small-tasks: Tasks are too small for Dask
+    larger: Make partitions {larger_by} times as large, from {these} to {fewer} tasks{larger_call}.
+    joined-in-vain: {joined_in_vain}.
     Make partitions bigger, or fuse tasks: those of {task} end before the scheduler hands out more.
 heavy-tasks: Each task carries a large object
     Send it once, by client.scatter, and pass that as an argument: it is pickled anew for each task.

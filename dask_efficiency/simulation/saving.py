@@ -10,7 +10,7 @@ from typing import Any
 from dask_efficiency.accounts.buckets import GOOD, HELD, Bucket, cause_name
 from dask_efficiency.report.bounds import CORE, without_others
 from dask_efficiency.report.conditions import ROUND_TRIPS, conditions_of, saturation_needed
-from dask_efficiency.report.kinds import KINDS
+from dask_efficiency.report.kinds import BESIDE, KINDS, OF_SMALL_TASKS
 from dask_efficiency.report.lost_time import losses_worth_finding
 from dask_efficiency.report.model import EfficiencyReport
 from dask_efficiency.report.values import ALL, BOUNDS, Saved
@@ -197,6 +197,17 @@ def _saturated(report: EfficiencyReport) -> dict[str, Any]:
 #: By kind of finding: the settings that its cure changes, if it applies.
 SETTINGS: Mapping[str, Callable[[EfficiencyReport], Mapping[str, Any]]] = {ROUND_TRIPS: _saturated}
 
+#: Kind of finding whose cure is larger partitions.
+SMALL = "small-tasks"
+
+
+def times_as_large(report: EfficiencyReport) -> int:
+    """Size that partitions should have, as a multiple; 1 if tasks are not small, or something else explains waits."""
+    facts = conditions_of(report)
+    small = facts.small_tasks and not facts.no_scheduling and not facts.one_by_one
+    return max(facts.sizes.times, 1) if small else 1
+
+
 #: By kind of finding: the part that its cure leaves out.
 PARTS: Mapping[str, str] = {Bucket.SPILL: "spill", Bucket.WAITING_ON_DATA: "transfer"}
 
@@ -213,7 +224,11 @@ def _simulated(
     # More threads, or processes, would wait at the same locks.
     known = PARTS.keys() if locked else PARTS.keys() | CLUSTERS.keys()
     known |= {kind for kind, changed in SETTINGS.items() if changed(report)}
-    lost = {part.kind: part.ns for part in losses_worth_finding(report) if part.kind in known}
+    worth = losses_worth_finding(report)
+    lost = {part.kind: part.ns for part in worth if part.kind in known}
+    if times_as_large(report) > 1:
+        lost[SMALL] = sum(part.ns for part in worth if part.kind in OF_SMALL_TASKS)
+        lost = dict(sorted(lost.items(), key=lambda item: -item[1]))
     if not lost:
         return {}, []
     cures = {kind: [kind] for kind in list(lost)[:MAX_CURES]}
@@ -252,7 +267,8 @@ def _simulated(
 
 
 def _not_in_time(missing: Sequence[str], seconds: float) -> str:
-    what, longer = ", ".join(KINDS[kind].title for kind in missing), max(60, math.ceil(4 * seconds))
+    what = ", ".join((BESIDE if kind == SMALL else KINDS)[kind].title for kind in missing)
+    longer = max(60, math.ceil(4 * seconds))
     return (
         f"cures that were not simulated within {seconds:g} s have bounds as savings ({what}); "
         f"savings={longer} with trace=True, or --savings {longer} with --trace, gives them longer"
@@ -295,7 +311,8 @@ def _cured(report: EfficiencyReport, trace: RunTrace, kinds: Sequence[str]) -> S
         cluster = cluster.with_config(SETTINGS[kind](report)) if kind in SETTINGS else cluster
     without = frozenset(PARTS[kind] for kind in kinds if kind in PARTS)
     others = bool(shares_of_others(trace))
-    return SimulationJob(cluster, without, gil=_without_gil(report, trace), others=others)
+    times = times_as_large(report) if SMALL in kinds else 1
+    return SimulationJob(cluster, without, gil=_without_gil(report, trace), others=others, chunks=times)
 
 
 def _without_gil(report: EfficiencyReport, trace: RunTrace) -> dict[str, float]:

@@ -12,6 +12,7 @@ from dask_efficiency.report.conditions import NOTHING_KNOWN, conditions_of
 from dask_efficiency.report.findings import find
 from dask_efficiency.report.kinds import BESIDE, KINDS, advice, page_of
 from dask_efficiency.report.memory_needs import NO_NEEDS
+from dask_efficiency.report.sizes import Sizes
 from dask_efficiency.report.turnover import LostWorker
 from dask_efficiency.report.values import Amount, ClientRow, GilHolder, HeldFor, LongHold
 from dask_efficiency.runs.path.parts import PathSummary
@@ -133,6 +134,7 @@ CURES = [
     ("idle/parallelism", "Shuffle fewer bytes", {"waited_for": "shuffle-barrier", "alone": 0.6}),
     ("idle/parallelism", "Reduce the result, write it to files", {"waited_for": "finalize-hlg", "alone": 0.6}),
     ("idle idle/parallelism", "One task ran at a time on 4 threads", {"held_threads": 1.0, "threads": 4.0}),
+    ("idle/parallelism", "Make partitions 3 times smaller", {"sizes": Sizes(smaller=3)}),
     (
         "lost-worker recomputed",
         "Give workers more memory, or make partitions smaller",

@@ -14,7 +14,7 @@ from benchmarks.simulated_traces import MS, Graph, simulate
 from benchmarks.workload_runs import Ran
 from dask_efficiency import EfficiencyReport, RunTrace
 from dask_efficiency.accounts.buckets import CAUSES, UNKNOWN, Bucket
-from dask_efficiency.accounts.lines import EVENT_LOOP
+from dask_efficiency.accounts.lines import EVENT_LOOP, Frame
 from dask_efficiency.accounts.slow_worker import Cause, SlowWorker
 from dask_efficiency.report.values import LongHold
 from dask_efficiency.report.wall_clock import kept_in_bounds
@@ -117,6 +117,23 @@ def test_tasks_that_were_sampled_and_did_not_wait_for_the_gil_do_not_hold_it() -
     for report, known in ((waiting("sleep"), {"clean": 0.0}), (waiting("gil"), {}), (not_sampled, {})):
         savings(report, engine := Engine(2.0, 1.5))
         assert [dict(job.gil) for job in engine.cured] == [known]
+
+
+def test_larger_partitions_are_simulated_by_joining_as_many_tasks_as_are_advised() -> None:
+    alike = skew(count=400, median_seconds=0.005, max_seconds=0.006)
+    given: dict[str, Any] = TOOK | {
+        "causes_by_worker": {"w0": causes(**{"idle/scheduler": 2})},
+        "tasks": {"succeeded": 400},
+        "nthreads": {"w0": 2},
+        "skew": {"clean": alike},
+    }
+    report, engine = report_of(seconds(thread_cpu=2, idle=2), **given), Engine(2.0, 1.5)
+    assert saved(report, engine, "small-tasks") == pytest.approx(0.5, abs=0.01)
+    assert [job.chunks for job in engine.cured] == [20]
+    # Import of modules explains the waits.
+    frozen = Frame("_find_and_load", "<frozen importlib._bootstrap>", 1165)
+    importing = replace(report, loop_blocks=(LongHold("w0", EVENT_LOOP, (frozen,), 2.0),))
+    assert saved(importing, Engine(2.0, 1.5), "small-tasks") is None
 
 
 def test_without_other_processes_tasks_wait_for_cores_as_long_as_they_share_them_with_one_another() -> None:

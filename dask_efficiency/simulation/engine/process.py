@@ -49,6 +49,7 @@ def _simulate(folder: Path, asked: SimpleQueue[Any]) -> None:
     from dask_efficiency.simulation.engine.launch import trace_file
     from dask_efficiency.simulation.engine.workload import Workload
     from dask_efficiency.simulation.model.calibration import Calibration, calibrate
+    from dask_efficiency.simulation.model.coarser import coarser
     from dask_efficiency.simulation.model.ensemble import SimulationJob, Wanted
     from dask_efficiency.simulation.model.run_figures import makespan_seconds
 
@@ -61,15 +62,19 @@ def _simulate(folder: Path, asked: SimpleQueue[Any]) -> None:
     workload = Workload(trace)
 
     @lru_cache(maxsize=1)  # of the job whose seeds are simulated
-    def calibrated(number: int) -> Calibration:
-        cluster = jobs[number].cluster
-        return calibrate(trace, jobs[number].gil, cluster.network, cluster.cores, others=jobs[number].others)
+    def prepared(number: int) -> tuple[Workload, Calibration]:
+        job = jobs[number]
+        costs = calibrate(trace, job.gil, job.cluster.network, job.cluster.cores, others=job.others)
+        if job.chunks == 1:
+            return workload, costs
+        fewer = coarser(trace, job.chunks)
+        return Workload(fewer.trace), fewer.calibration(costs)
 
     # A simulation keeps what it makes until its end; looking for garbage in it takes a third of the time.
     gc.disable()
     while True:
         number, seed, wanted = asked.get()
-        engine = Engine(workload, calibrated(number), jobs[number], seed)
+        engine = Engine(*prepared(number), jobs[number], seed)
         try:
             simulated = engine.run(_Progress())
         except StandsStill as error:

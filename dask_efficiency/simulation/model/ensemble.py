@@ -28,6 +28,8 @@ class SimulationJob:
     gil: Mapping[str, float] = field(default_factory=dict)
     #: True if other processes take the cores that they took while the run was recorded.
     others: bool = False
+    #: Neighbours of one prefix of which one task is made, as with larger partitions or chunks.
+    chunks: int = 1
 
     def to_dict(self) -> dict[str, Any]:
         """Convert to plain data."""
@@ -38,6 +40,7 @@ class SimulationJob:
             "validate": self.validate,
             "gil": dict(self.gil),
             "others": self.others,
+            "chunks": self.chunks,
         }
 
     @classmethod

@@ -1,0 +1,209 @@
+"""Sizes: by how much larger or smaller partitions should be, and how many threads and processes there should be."""
+
+from __future__ import annotations
+
+import ast
+import math
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from dask_efficiency.accounts.buckets import GOOD, HELD, Bucket
+from dask_efficiency.accounts.rows import OTHER
+from dask_efficiency.accounts.skew import Skew
+from dask_efficiency.report.model import EfficiencyReport
+from dask_efficiency.show.figures import format_bytes, format_count, format_number, format_seconds
+from dask_efficiency.show.finding import MOST
+
+#: Seconds that a task should take: Dask spends about a millisecond on each, and its own advice is 100 ms.
+TASK_SECONDS = 0.1
+#: Tasks that each thread should be left with, so that all end at about the same time. By judgement: with four of equal
+#: length for each, a quarter of the last round is idle in the mean.
+TASKS_OF_A_THREAD = 4
+#: Chunks that a task has in memory at a time (input, output, and what is between), and the share of a worker's memory
+#: that those of all its threads may take: the rest is for results that wait. By judgement.
+COPIES, OF_MEMORY = 4, 0.5
+#: Share of the longest task by which the one that it is joined to may take longer, however long it is. By judgement.
+MORE_OF_LONGEST = 0.1
+#: Bytes below which results are no partitions or chunks, but a few numbers each. By judgement.
+MIN_CHUNK = 1 << 16
+#: Bytes that a process of Dask takes before it has any data, with pandas: measured.
+PROCESS = 150 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Sizes:
+    """Sizes that would do, with their reasons; 0 where nothing is known, or nothing is to change."""
+
+    #: Tasks of the prefix that has most, seconds of each, and bytes of the largest results that as many have.
+    tasks: int = 0
+    seconds: float = 0.0
+    nbytes: float = 0.0
+    #: How many times as large partitions should be, as far as memory and threads allow it, and without these limits.
+    times: int = 0
+    wanted: int = 0
+    #: True if memory is what limits them, rather than the number of threads.
+    by_memory: bool = False
+    #: How many times smaller they should be, for each thread to have some.
+    smaller: int = 0
+    #: Workers of one thread each that have the memory and the cores of the present ones.
+    processes: int = 0
+    #: Threads of a worker whose waits would overlap with each other's computing.
+    nthreads: int = 0
+    #: Call that makes partitions of another size: ``x.rechunk("{size}")``; empty if it is not known.
+    call: str = ""
+
+    def words(self) -> dict[str, str]:
+        """Figures for use in a sentence."""
+        fewer, larger = -(-self.tasks // max(self.times, 1)), self.nbytes * max(self.times, 1)
+        is_data = self.nbytes >= MIN_CHUNK
+        size = format_bytes(larger).replace(" ", "")
+        call = self.call.format(size=size, n=fewer, times=self.times)
+        smaller, wanted = max(self.smaller, 1), self.wanted
+        nbytes = f" and {format_bytes(self.nbytes)}" if is_data else ""
+        these = f"{format_count(self.tasks, 'task')} of {format_seconds(self.seconds)}{nbytes}"
+        in_vain = f"Use fewer threads: {these} are too few to be joined, and too small for so many threads"
+        if self.by_memory:
+            in_vain = f"Give workers more memory first: {wanted} of {these} joined do not fit into it"
+        return {
+            "these": these,
+            "larger_by": str(self.times),
+            "larger_call": f": {call}" if call else "",
+            "joined_in_vain": in_vain,
+            "fewer": format_number(fewer),
+            "smaller_by": str(smaller),
+            "smaller_to": f", {format_bytes(self.nbytes / smaller)} each" if is_data else "",
+            "processes": f"{self.processes} workers of 1 thread"
+            if self.processes
+            else "more workers with fewer threads",
+            "nthreads": f"{self.nthreads} threads" if self.nthreads else "more threads",
+        }
+
+
+#: Sizes of which none is known.
+NO_SIZES = Sizes()
+
+
+def sizes_of(report: EfficiencyReport) -> Sizes:
+    """Sizes of partitions, and numbers of threads and processes, for a report's run."""
+    threads = sum(report.nthreads.values())
+    known = {prefix: one for prefix, one in report.skew.items() if one.count and prefix != OTHER}
+    if not known or not threads:
+        return NO_SIZES
+    most = max(known.values(), key=lambda one: one.count * one.median_seconds)
+    wide = [one for one in known.values() if one.count > MOST * most.count]
+    nbytes = max(one.median_bytes for one in wide)
+    tasks = sum(one.count for one in known.values())
+    larger = joined(
+        report.breakdown.ns(*GOOD, Bucket.THREAD_NONCPU) / 1e9 / tasks,
+        count=most.count,
+        median=most.median_seconds,
+        longest=max(one.max_seconds for one in wide),
+        share=report.breakdown.ns(*HELD) / 1e9 / threads,
+        threads=threads,
+        room=_room(report) / max(COPIES * nbytes, *(one.p95_working for one in wide), 1e-9),
+    )
+    per_thread = most.count / threads
+    # With less to do than Dask needs for a task, smaller ones only cost more.
+    split = math.ceil(TASKS_OF_A_THREAD / per_thread) if per_thread < TASKS_OF_A_THREAD else 0
+    return Sizes(
+        tasks=most.count,
+        seconds=most.median_seconds,
+        nbytes=nbytes,
+        times=larger.times,
+        wanted=larger.wanted,
+        by_memory=larger.by_memory,
+        smaller=min(split, int(most.median_seconds / TASK_SECONDS)) if split > 1 else 0,
+        processes=_processes(report),
+        nthreads=_nthreads(report),
+        call=_call(report, wide, nbytes),
+    )
+
+
+class JoinedTasks(NamedTuple):
+    """Number of neighbours that make one task; 0 where none are to be joined."""
+
+    times: int
+    #: Without limits, and True if the limit is memory rather than the number of threads.
+    wanted: int
+    by_memory: bool
+
+
+def joined(
+    seconds: float, *, count: int, median: float, longest: float, share: float, threads: int, room: float
+) -> JoinedTasks:
+    """Choose how many tasks to join, so that each takes :data:`TASK_SECONDS`.
+
+    Parameters
+    ----------
+    seconds
+        Mean of all tasks.
+    count, median, longest
+        Number of tasks of the prefix that has most, and their median; and the longest task, in seconds.
+    share, threads
+        Seconds of work for each thread, and the number of threads: each is left with several tasks, and the longest
+        does not end long after all others.
+    room
+        How many times as large partitions may be for memory.
+    """
+    wanted = int(min(TASK_SECONDS / seconds, count)) if seconds > 0 else 0
+    more = max(share / 2 - longest, MORE_OF_LONGEST * longest)
+    balanced = more / median + 1.0 if median > 0 else math.inf
+    by_threads = min(count / (TASKS_OF_A_THREAD * threads), balanced)
+    times = _round(min(wanted, room, by_threads))
+    return JoinedTasks(times if times > 1 else 0, wanted if wanted > 1 else 0, room < by_threads)
+
+
+def _room(report: EfficiencyReport) -> float:
+    """Bytes of chunks that a thread may have in memory; infinite without limits."""
+    limits = [(one.limit, report.nthreads.get(name, 1)) for name, one in report.memory.items() if one.limit > 0]
+    return min((OF_MEMORY * limit / nthreads for limit, nthreads in limits), default=math.inf)
+
+
+def _round(times: float) -> int:
+    """Round down to one digit, from 10 on."""
+    whole = int(max(times, 0.0))
+    unit = 10 ** max(len(str(whole)) - 1, 0)
+    return whole // unit * unit
+
+
+def _processes(report: EfficiencyReport) -> int:
+    """Workers of one thread each in place of the present ones; 0 if memory or cores would not do."""
+    threads = sum(report.nthreads.values())
+    if len(report.nthreads) == threads or not all(name in report.memory for name in report.nthreads):
+        return 0
+    if report.cores is not None:
+        threads = min(threads, int(report.cores))
+    limits = sum(one.limit for one in report.memory.values())
+    peaks = sum(max(one.peak, 0) for one in report.memory.values())
+    more = PROCESS * (threads - len(report.nthreads))
+    return threads if threads > len(report.nthreads) and peaks + more <= limits else 0
+
+
+def _nthreads(report: EfficiencyReport) -> int:
+    """Twice the threads, which is what a replay of the run has; 0 if workers differ."""
+    threads = {*report.nthreads.values()}
+    return 2 * threads.pop() if len(threads) == 1 else 0
+
+
+def _call(report: EfficiencyReport, wide: list[Skew], nbytes: float) -> str:
+    """The call for larger partitions, by what the keys and the lines of code say of the collection."""
+    frames = {frame.file for row in report.profile for frame in row.stack}
+    lines = " ".join(report.computed_by.values())
+    if "client.map(" in lines or "client.submit(" in lines:
+        return "pass client.map lists of {times} items"
+    if nbytes < MIN_CHUNK:
+        return ""
+    if any(_dimensions(one.longest_key) > 1 for one in wide):
+        return 'x.rechunk("{size}")'
+    if any("pandas/" in file or "dask/dataframe" in file for file in frames):
+        return "df.repartition(npartitions={n})"
+    return ""
+
+
+def _dimensions(key: str) -> int:
+    """Number of dimensions of the collection that a key is of; 0 if it is of none."""
+    try:
+        parts = ast.literal_eval(key) if key.startswith("(") else ()
+    except (ValueError, SyntaxError, MemoryError, RecursionError):
+        return 0
+    return sum(isinstance(part, int) for part in parts)

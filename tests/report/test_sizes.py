@@ -1,0 +1,136 @@
+from typing import Any
+
+import pytest
+
+from dask_efficiency import EfficiencyReport
+from dask_efficiency.accounts.lines import Frame
+from dask_efficiency.accounts.metered import BYTES, LIMIT, MEMORY, PROCESS
+from dask_efficiency.report.conditions import conditions_of
+from dask_efficiency.report.findings import find
+from dask_efficiency.report.kinds import advice
+from dask_efficiency.report.sizes import PROCESS as OF_A_PROCESS
+from dask_efficiency.report.sizes import sizes_of
+from dask_efficiency.report.values import MeteredRow, ProfileRow, Saved
+from dask_efficiency.show.finding import Basis
+from tests.report.samples import causes, report_of, seconds, skew
+
+MIB, GIB = 2**20, 2**30
+#: 1,600 chunks of 4 MiB, whose tasks take 3.3 ms.
+CHUNK = skew(
+    count=1600,
+    median_seconds=0.0033,
+    max_seconds=0.004,
+    median_bytes=4.0 * MIB,
+    longest_key="('random_sample-1f', 3, 7)",
+)
+
+
+def small(memory: int = 8 * GIB, nthreads: int = 4, **fields: Any) -> EfficiencyReport:
+    """One worker that spent most of ten seconds on handing out small tasks."""
+    lost = causes(**{"idle/scheduler": 10, "overhead/hand-over": 9})
+    given: dict[str, Any] = {
+        "window_seconds": 10.0,
+        "cluster_seconds": 10.0,
+        "causes_by_worker": {"w0": lost},
+        "tasks": {"succeeded": 1600},
+        "nthreads": {"w0": nthreads},
+        "skew": {"random_sample": CHUNK},
+        "metered": [
+            MeteredRow("w0", MEMORY, "", "", label, BYTES, float(n)) for label, n in ((LIMIT, memory), (PROCESS, GIB))
+        ],
+    }
+    return report_of(seconds(thread_cpu=5.28, idle=10, overhead=9, no_work=15.72), **(given | fields))
+
+
+def test_chunks_are_as_large_as_tasks_of_a_tenth_of_a_second_need() -> None:
+    (found, *_) = find(small())
+    assert found.advice == (
+        'Make partitions 30 times as large, from 1600 tasks of 3.3 ms and 4.0 MiB to 54 tasks: x.rechunk("120MiB").'
+    )
+    assert found.evidence["times_as_large"] == 30
+    assert found.basis is Basis.BOUNDED
+    replayed = find(small(savings={"small-tasks": Saved(4.0, 3.0, 4.5)}))[0]
+    assert (replayed.basis, replayed.saves_seconds, replayed.saves_interval) == (Basis.REPLAYED, 4.0, (3.0, 4.5))
+
+
+@pytest.mark.parametrize(
+    ("fields", "times", "by_memory"),
+    [
+        ({}, 30, False),
+        # Half of the memory is for four threads of four chunks each: 10 times 4 MiB of 1.28 GiB.
+        ({"memory": 1300 * MIB}, 10, True),
+        # A task takes 100 MiB while it runs.
+        (
+            {"skew": {"a": skew(count=1600, median_seconds=0.0033, max_seconds=0.004, p95_working=100.0 * MIB)}},
+            10,
+            True,
+        ),
+        # Four tasks for each thread.
+        ({"nthreads": 40, "memory": 80 * GIB}, 10, False),
+        # One task takes longer than a thread's share of the run.
+        ({"skew": {"a": skew(count=1600, median_seconds=0.0033, max_seconds=3.0)}}, 30, False),
+    ],
+    ids=["tasks of 100 ms", "memory", "working memory", "threads", "the longest"],
+)
+def test_memory_threads_and_the_longest_task_bound_them(fields: dict[str, Any], times: int, by_memory: bool) -> None:
+    found = sizes_of(small(**fields))
+    assert (found.times, found.wanted) == (times, 30)
+    if times < 30:
+        assert found.by_memory is by_memory
+
+
+def test_larger_chunks_are_not_advised_where_memory_is_short_or_threads_would_have_none() -> None:
+    (found, *_) = find(small(memory=100 * MIB))
+    assert found.advice.startswith("Give workers more memory first: 30 of 1600 tasks of 3.3 ms and 4.0 MiB joined")
+    few = small(nthreads=300, memory=800 * GIB)
+    assert find(few)[0].advice.startswith(
+        "Use fewer threads: 1600 tasks of 3.3 ms and 4.0 MiB are too few to be joined"
+    )
+    assert "times_as_large" not in find(few)[0].evidence
+
+
+@pytest.mark.parametrize(
+    ("fields", "call"),
+    [
+        ({"computed_by": {"f": "`client.map(f, items)` in a.py:3"}}, ": pass client.map lists of 30 items"),
+        ({"skew": {"f": skew(count=1600, median_seconds=0.0033, max_seconds=0.004, longest_key="f-1")}}, ""),
+        (
+            {
+                "skew": {"f": skew(count=1600, median_seconds=0.0033, max_seconds=0.004, median_bytes=4.0 * MIB)},
+                "profile": (
+                    ProfileRow("thread-cpu", "native", "f", (Frame("mean", "/x/pandas/core/frame.py", 3),), 9),
+                ),
+            },
+            ": df.repartition(npartitions=54)",
+        ),
+        ({"skew": {"f": skew(count=1600, median_seconds=0.0033, max_seconds=0.004, median_bytes=4.0 * MIB)}}, ""),
+    ],
+    ids=["futures", "small results", "frames", "anything"],
+)
+def test_the_call_is_that_of_the_collection(fields: dict[str, Any], call: str) -> None:
+    assert sizes_of(small(**fields)).words()["larger_call"] == call
+
+
+def test_few_long_tasks_are_to_be_split() -> None:
+    few = skew(count=2, median_seconds=3.0, max_seconds=3.0, median_bytes=400.0 * MIB)
+    report = small(skew={"read": few}, tasks={"succeeded": 2})
+    assert sizes_of(report).smaller == 8
+    words = advice("idle/parallelism", conditions_of(report))
+    assert words.startswith(
+        "Make partitions 8 times smaller, 50.0 MiB each: 2 tasks of 3.0 s and 400 MiB are too few for"
+    )
+    assert sizes_of(small()).smaller == 0
+
+
+def test_processes_have_the_memory_and_the_cores_that_threads_had() -> None:
+    assert sizes_of(small(cores=8.0)).processes == 4
+    assert sizes_of(small(cores=2.0)).processes == 2
+    assert sizes_of(small(cores=1.0)).processes == 0
+    assert sizes_of(small(memory=GIB + 2 * OF_A_PROCESS)).processes == 0
+    assert sizes_of(small(metered=())).processes == 0
+    assert "4 workers of 1 thread each" in advice("thread-noncpu/gil", conditions_of(small(cores=8.0)))
+    assert "more workers with fewer threads each" in advice("thread-noncpu/gil", conditions_of(small(metered=())))
+
+
+def test_threads_are_those_that_are_replayed() -> None:
+    assert "use 8 threads per worker" in advice("thread-noncpu/sleep", conditions_of(small()))
