@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from dask_efficiency.runs.trace.files import load_trace
     from dask_efficiency.runs.trace.run_trace import RunTrace
     from dask_efficiency.show.finding import Finding
+    from dask_efficiency.simulation.advise import advise
     from dask_efficiency.simulation.calls import ideal_ladder, place, simulate, sweep
     from dask_efficiency.simulation.model.cluster import ClusterSpec
 
@@ -38,6 +39,7 @@ _HOMES = {
     "NotRegisteredError": "dask_efficiency.plugin.client",
     "RunTrace": "dask_efficiency.runs.trace.run_trace",
     "__version__": "dask_efficiency.plugin.version",
+    "advise": "dask_efficiency.simulation.advise",
     "compare": "dask_efficiency.report.compare",
     "critical_path": "dask_efficiency.runs.path.path",
     "dask_setup": "dask_efficiency.plugin.scheduler.plugin",
@@ -67,6 +69,7 @@ __all__ = [
     "NotRegisteredError",
     "RunTrace",
     "__version__",
+    "advise",
     "compare",
     "critical_path",
     "dask_setup",

@@ -24,6 +24,7 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     "critical-path": ("dask_efficiency.runs.cli.critical_path:command", "Show what each second of a run was spent on."),
     "stragglers": ("dask_efficiency.report.cli:stragglers_command", "Find workers that are slower than their peers."),
     "simulate": ("dask_efficiency.simulation.cli:command", "Predict a recorded run on another cluster."),
+    "advise": ("dask_efficiency.simulation.cli:advise_command", "Find the best settings for a recorded run."),
     "preflight": ("dask_efficiency.preflights.cli:command", "Find the slow workers of a cluster before a job starts."),
     "torch path": ("dask_efficiency.torch_traces.cli:command", "Show what the GPUs and threads of PyTorch waited for."),
     "mpi record": ("dask_efficiency.mpi.cli.record:command", "Record the calls of an MPI program, for `mpi simulate`."),

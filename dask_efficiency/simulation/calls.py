@@ -113,7 +113,7 @@ def simulate(
     >>> simulate(trace, cluster.with_workers(16, nthreads=2))  # doctest: +SKIP
     """
     chosen = check_seeds(seeds)
-    notes = _check_trace(trace, force=force)
+    notes = checked(trace, force=force)
     changed = changes(trace, speed_up or {}, without, ())
     given = _cluster_or_recorded(trace, cluster)
     given = given if workers is None else given.with_workers(workers)
@@ -125,8 +125,8 @@ def simulate(
     own, recorded = self_replay_job(trace, job), RunFigures.of(trace)
     is_own = job.to_dict() | {"validate": False} == own.job.to_dict()
     jobs = [SeededJob(job, chosen)] if is_own else [own, SeededJob(job, chosen)]
-    with _simulated(trace, jobs) as ensembles:
-        judged = _trust(SelfReplay(recorded, next(ensembles)), force=force)
+    with simulated(trace, jobs) as ensembles:
+        judged = trusted(SelfReplay(recorded, next(ensembles)), force=force)
         runs = judged.runs if is_own else next(ensembles)
     return predict(trace, job, runs, judged, notes)
 
@@ -183,7 +183,7 @@ def sweep(
         sizes = parse_memory_limits(memory_limit)
     if price_per_worker_hour is not None and not 0 <= price_per_worker_hour < math.inf:
         raise ValueError(f"price_per_worker_hour is {price_per_worker_hour!r}; expected 0 or more")
-    notes = _check_trace(trace, force=force)
+    notes = checked(trace, force=force)
     given = _cluster_or_recorded(trace, cluster)
     jobs, impossible = {}, dict[int, str]()
     for size in sizes:
@@ -198,8 +198,8 @@ def sweep(
     left = [size for size in sizes if size not in impossible]
     own = self_replay_job(trace, SimulationJob(given))
     seeded = [SeededJob(jobs[size], chosen, may_stand_still=True) for size in left]
-    with _simulated(trace, [own, *seeded]) as ensembles:
-        judged = _trust(SelfReplay(RunFigures.of(trace), next(ensembles)), force=force)
+    with simulated(trace, [own, *seeded]) as ensembles:
+        judged = trusted(SelfReplay(RunFigures.of(trace), next(ensembles)), force=force)
 
         def predicted(size: int) -> Prediction | None:
             runs = next(ensembles)
@@ -260,7 +260,7 @@ def place(
         hostfiles = (hostfiles,)
     if not hostfiles:
         raise ValueError("hostfiles is empty; expected at least one placement")
-    notes = _check_trace(trace, force=force)
+    notes = checked(trace, force=force)
     names = _short_names(hostfiles)
     clusters = [ClusterSpec.from_file(file, hostfile) for hostfile in hostfiles]
     for cluster in clusters:
@@ -268,8 +268,8 @@ def place(
     recorded, jobs = RunFigures.of(trace), dict(zip(names, map(SimulationJob, clusters), strict=True))
     # All of them are on the same network.
     own = self_replay_job(trace, jobs[names[0]])
-    with _simulated(trace, [own, *(SeededJob(job, chosen) for job in jobs.values())]) as ensembles:
-        judged = _trust(SelfReplay(recorded, next(ensembles)), force=force)
+    with simulated(trace, [own, *(SeededJob(job, chosen) for job in jobs.values())]) as ensembles:
+        judged = trusted(SelfReplay(recorded, next(ensembles)), force=force)
         placed = until_stopped(
             lambda name: Placement(name, predict(trace, jobs[name], next(ensembles), judged, notes)),
             list(jobs),
@@ -279,7 +279,7 @@ def place(
 
 
 @contextmanager
-def _simulated(trace: RunTrace, jobs: Sequence[SeededJob]) -> Iterator[Iterator[Ensemble]]:
+def simulated(trace: RunTrace, jobs: Sequence[SeededJob]) -> Iterator[Iterator[Ensemble]]:
     """Simulate jobs with a progress bar; gives their ensembles, each as soon as it is done."""
     runs = sum(seeded.runs(trace) for seeded in jobs)
     # Leaving the block early ends what is still simulated.
@@ -320,16 +320,16 @@ def ideal_ladder(trace: RunTrace, *, seeds: int | Sequence[int] = SEEDS, force: 
         As :func:`simulate`.
     """
     chosen = check_seeds(seeds)
-    notes = _check_trace(trace, force=force)
+    notes = checked(trace, force=force)
     jobs = ladder_jobs(trace)
     _check_cluster(trace, jobs[0].cluster)
     recorded = RunFigures.of(trace)
-    with _simulated(trace, [SeededJob(job, chosen, Wanted.NOTHING) for job in jobs]) as ensembles:
-        judged = _trust(SelfReplay(recorded, next(ensembles)), force=force)
+    with simulated(trace, [SeededJob(job, chosen, Wanted.NOTHING) for job in jobs]) as ensembles:
+        judged = trusted(SelfReplay(recorded, next(ensembles)), force=force)
         return ladder(trace, judged, ensembles, notes)
 
 
-def _check_trace(trace: RunTrace, *, force: bool) -> tuple[str, ...]:
+def checked(trace: RunTrace, *, force: bool) -> tuple[str, ...]:
     """Check that a trace can be simulated; returns its caveats."""
     if not isinstance(trace, RunTrace):
         raise TypeError(
@@ -353,7 +353,7 @@ def _check_cluster(trace: RunTrace, cluster: ClusterSpec) -> None:
     check_cluster(trace, cluster)
 
 
-def _trust(judged: SelfReplay, *, force: bool) -> SelfReplay:
+def trusted(judged: SelfReplay, *, force: bool) -> SelfReplay:
     """Refuse or warn if the run's own simulation is off."""
     judged.require(force=force)
     if judged.doubt:

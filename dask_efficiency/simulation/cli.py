@@ -271,3 +271,32 @@ def _warnings() -> Iterator[list[str]]:
             messages.append(str(warning.message))
         else:
             warnings.warn_explicit(warning.message, warning.category, warning.filename, warning.lineno)
+
+
+@click.command("advise")
+@click.option("--price", type=click.FloatRange(min=0), metavar="NUMBER", help="Of an hour of a worker as it was.")
+@click.option("--seeds", type=click.IntRange(min=1), default=6, show_default=True, help="Simulated runs of each row.")
+@click.option("--force", is_flag=True, help="Advise also where the run's own simulation is off by more than 15 %.")
+@html_option
+@json_option
+@scheduler_options
+def advise_command(
+    source: str, html: str | None, as_json: bool, connection: Connection, price: float | None, seeds: int, force: bool
+) -> None:
+    """Find the settings with which a recorded run is fastest, and cheapest.
+
+    SOURCE is the file or URL of a recorded run, or the address of a scheduler that records, as of
+    `dask-efficiency simulate`. Numbers of workers, their threads and memory, the size of partitions and the
+    scheduler's saturation are tried in simulated runs; what to change is there to be pasted.
+    """
+    from dask_efficiency.simulation.advise import advise
+    from dask_efficiency.simulation.engine.launch import SimulationError
+
+    with one_line_errors(UnknownNameError, SimulationError):
+        with _ends_when_asked(), _warnings() as warned:
+            answer = advise(recorded(source, connection), price_per_worker_hour=price, seeds=seeds, force=force)
+            if html is not None:
+                answer.to_html(html)
+        for warning in warned:
+            tell(f"Warning: {warning}", err=True)
+        say(answer, as_json=as_json, written=html is not None)

@@ -1,0 +1,281 @@
+"""Advice: a run under other settings of its cluster and its partitions, and the search for the best of these."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Generator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, ClassVar
+
+import numpy as np
+
+from dask_efficiency.accounts.tables import MISSING
+from dask_efficiency.report.sizes import COPIES, OF_MEMORY, PROCESS, joined
+from dask_efficiency.runs.replay.durations import prefix_of_runs
+from dask_efficiency.runs.trace.run_trace import RunTrace
+from dask_efficiency.show.finding import MOST
+from dask_efficiency.show.shown import Shown
+from dask_efficiency.simulation.model.cluster import ClusterSpec
+from dask_efficiency.simulation.model.ensemble import SimulationJob
+from dask_efficiency.simulation.model.result import Prediction
+from dask_efficiency.simulation.model.sweeps import NEARLY
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+SATURATION = "distributed.scheduler.worker-saturation"
+#: Saturation with which each thread has its next task at hand.
+FULL = 2.0
+#: Share of the time, or of the cost, that a change must save to be advised: what runs of one setting differ by.
+WORTH = 0.03
+#: Multiples of the number of workers that are tried.
+MULTIPLES = (0.25, 0.5, 2.0, 4.0)
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """Cluster of equal workers, and the size of partitions, for a run."""
+
+    workers: int
+    nthreads: int
+    #: Bytes of each worker; 0 is no limit.
+    memory_limit: int
+    #: How many times as large partitions are as in the recorded run.
+    chunks: int = 1
+    #: ``distributed.scheduler.worker-saturation``; None is as it was.
+    saturation: float | None = None
+
+    @property
+    def threads(self) -> int:
+        """Threads of all workers, which are paid for."""
+        return self.workers * self.nthreads
+
+    def job(self, own: ClusterSpec) -> SimulationJob:
+        """Make the job of a run, given its own cluster."""
+        cluster = own.with_workers(self.workers, self.nthreads, self.memory_limit)
+        if self.saturation is not None:
+            cluster = cluster.with_config({SATURATION: self.saturation})
+        return SimulationJob(cluster, chunks=self.chunks)
+
+
+# It has no slots, because to_frame imports late.
+@dataclass(frozen=True, repr=False)
+class Advice(Shown):
+    """Settings for a recorded run, with what each would take.
+
+    Parameters
+    ----------
+    settings
+        By name: ``as it was``, ``fastest``, ``best value`` (the fewest thread-seconds of those within 10 % of the
+        fastest) and ``cheapest`` (the fewest of those that take no longer than the run as it was). One that equals
+        another has the name of the first.
+    predictions
+        By the same names.
+    tried
+        Number of settings that were simulated.
+    price_per_worker_hour
+        Of a worker as it was, any currency; others cost as their threads. None leaves money out.
+    notes
+        What a trace cannot tell, and other caveats.
+    """
+
+    _sections_module: ClassVar[str] = "dask_efficiency.simulation.sections.advice"
+
+    settings: Mapping[str, Setting]
+    predictions: Mapping[str, Prediction]
+    tried: int
+    price_per_worker_hour: float | None = None
+    notes: tuple[str, ...] = ()
+
+    @property
+    def own(self) -> Prediction:
+        """The run as it was, simulated."""
+        return self.predictions[AS_IT_WAS]
+
+    @property
+    def fastest(self) -> Setting:
+        """Setting with the smallest makespan; that of the run if none is faster."""
+        return self.settings.get(FASTEST, self.settings[AS_IT_WAS])
+
+    @property
+    def cheapest(self) -> Setting:
+        """Setting with the fewest thread-seconds of those that take no longer."""
+        return next(self.settings[name] for name in (CHEAPEST, VALUE, FASTEST, AS_IT_WAS) if name in self.settings)
+
+    def thread_seconds(self, name: str) -> float:
+        """Threads times makespan, which is paid for."""
+        return self.settings[name].threads * self.predictions[name].makespan_seconds
+
+    def money(self, name: str) -> float | None:
+        """Price of a setting from the first graph to the last result; None if no price is given."""
+        if self.price_per_worker_hour is None:
+            return None
+        return self.thread_seconds(name) / self.settings[AS_IT_WAS].nthreads / 3600 * self.price_per_worker_hour
+
+    def saved(self, name: str) -> tuple[float, float, float]:
+        """Seconds that a setting saves of the recorded run, and the ends of their interval, 9 times in 10.
+
+        The share by which the simulated run is shorter, of the recorded time: errors that both have cancel out.
+        """
+        took, own, one = self.own.recorded.makespan_seconds, self.own, self.predictions[name]
+        low, high = one.interval
+        ends = (high, one.makespan_seconds, low)
+        least, seconds, most = (took * (1.0 - end / own.makespan_seconds) for end in ends)
+        return seconds, least, most
+
+    def to_frame(self) -> pd.DataFrame:
+        """Tabulate the settings. Needs pandas."""
+        from dask_efficiency.show.columns import as_frame
+
+        return as_frame(self._from_sections("columns"))
+
+
+AS_IT_WAS, FASTEST, VALUE, CHEAPEST = "as it was", "fastest", "best value", "cheapest"
+
+
+def own_setting(own: ClusterSpec) -> Setting:
+    """Setting of a run's own cluster; of workers that differ, the first's."""
+    first = own.workers[0]
+    return Setting(len(own.workers), first.nthreads, first.memory_limit)
+
+
+def times_as_large(trace: RunTrace, own: Setting) -> int:
+    """Size that partitions should have, as a multiple, by the tasks of a trace; 0 if they are large enough."""
+    runs, prefix = trace.runs, prefix_of_runs(trace)
+    rows = np.flatnonzero((runs.start != MISSING) & (runs.stop > runs.start) & (prefix != MISSING))
+    if not len(rows):
+        return 0
+    took, of = (runs.stop - runs.start)[rows] / 1e9, prefix[rows]
+    nbytes = np.maximum(trace.tasks.nbytes[runs.task[rows]], 0)
+    work, counts = np.bincount(of, took), np.bincount(of)
+    most = int(np.argmax(work))
+    wide = np.isin(of, np.flatnonzero(counts > MOST * counts[most]))
+    each = max(float(np.median(nbytes[wide & (of == one)])) for one in np.unique(of[wide]).tolist())
+    room = OF_MEMORY * (own.memory_limit or math.inf) / own.nthreads / max(COPIES * each, 1.0)
+    return joined(
+        float(took.mean()),
+        count=int(counts[most]),
+        median=float(np.median(took[of == most])),
+        longest=float(took[wide].max()),
+        share=float(took.sum()) / own.threads,
+        threads=own.threads,
+        room=room,
+    ).times
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Limits of what is tried, so that nothing impossible is advised."""
+
+    #: Threads that have something to run on: cores of the only host, where tasks compute.
+    threads: float = math.inf
+    #: How many times as large partitions may be; 0 or 1 if they stay.
+    chunks: int = 1
+    #: Saturation of the run.
+    saturation: float = math.inf
+
+
+def limits(trace: RunTrace, own: ClusterSpec) -> Limits:
+    """Limits for a run: more threads than cores are no use to tasks that compute."""
+    runs, hosts = trace.runs, {worker.host for worker in own.workers}
+    ran = (runs.start != MISSING) & (runs.stop > runs.start)
+    took, cpu = (runs.stop - runs.start)[ran].sum(), runs.cpu_ns[ran].sum()
+    cores = own.cores.get(next(iter(hosts)), math.inf) if len(hosts) == 1 else math.inf
+    # Tasks that wait for something else than cores leave these to others.
+    waits = trace.core_waits.values()
+    computes = cpu / took if took > 0 else 1.0
+    computing = computes > MOST or (bool(waits) and max(waits) > MOST)
+    given = trace.config.get(SATURATION, own.config.get(SATURATION))
+    saturation = float(given) if isinstance(given, int | float) else 1.1
+    return Limits(cores if computing else math.inf, times_as_large(trace, own_setting(own)), saturation)
+
+
+#: Seconds of settings that were simulated; infinite where the run does not end, or workers would be killed.
+Seconds = Mapping[Setting, float]
+#: Yields settings to be simulated, and is sent what they took.
+Rounds = Generator[Sequence[Setting], Seconds, Mapping[str, Setting]]
+
+
+def search(own: Setting, limit: Limits) -> Rounds:
+    """Search settings: first each knob alone, then those that help together, on fewer and more workers.
+
+    Returns the chosen ones by name. A change is kept if it saves :data:`WORTH` of the time.
+    """
+    shapes, chunks = _shapes(own, limit), _chunks(own, limit)
+    saturated = [replace(own, saturation=FULL)] if limit.saturation < FULL else []
+    took = dict((yield [own, *shapes, *chunks, *saturated]))
+
+    def better(settings: Sequence[Setting]) -> Setting:
+        found = min(settings, key=took.__getitem__, default=own)
+        return found if took[found] <= (1.0 - WORTH) * took[own] else own
+
+    shape, larger, queued = better(shapes), better(chunks), better(saturated)
+    # Larger partitions leave no round trips to be saved.
+    saturation = queued.saturation if larger is own else None
+    both = replace(shape, chunks=larger.chunks, saturation=saturation)
+    bases = list(dict.fromkeys([both, own]))
+    more = [replace(base, workers=n) for base in bases for n in _numbers(base, limit)]
+    took |= yield [one for one in dict.fromkeys([both, *more]) if one not in took]
+    return choose(own, took)
+
+
+def choose(own: Setting, took: Seconds) -> dict[str, Setting]:
+    """Choose the fastest setting, the best value and the cheapest; none that is slower than the run was."""
+    found = {AS_IT_WAS: own}
+    least = min(took.values())
+    # Of those that are as fast, the one that costs least, and changes least.
+    fastest = min(
+        (one for one in took if took[one] <= (1.0 + WORTH) * least),
+        key=lambda one: (one.threads, one.chunks, one.nthreads != own.nthreads, took[one]),
+    )
+    if took[fastest] <= (1.0 - WORTH) * took[own]:
+        found[FASTEST] = fastest
+
+    def cost(one: Setting) -> float:
+        return one.threads * took[one]
+
+    def cheaper(longest: float, *others: Setting) -> Setting | None:
+        """The cheapest of those that take no longer, nor longer than the run did, if it costs less than all others."""
+        longest = min(longest, (1.0 + WORTH) * took[own])
+        one = min((one for one in took if took[one] <= longest), key=cost)
+        return one if cost(one) < (1.0 - WORTH) * min(map(cost, others)) and one != own else None
+
+    if (value := cheaper((1.0 + NEARLY) * least, fastest)) is not None:
+        found[VALUE] = value
+    if (cheap := cheaper(math.inf, *found.values())) is not None:
+        found[CHEAPEST] = cheap
+    return found
+
+
+def _shapes(own: Setting, limit: Limits) -> list[Setting]:
+    """As many threads in more or fewer processes, with all of the memory; and no more threads than cores."""
+    threads = int(min(own.threads, max(limit.threads, 1)))
+    found = [
+        _with(own, total // nthreads, nthreads)
+        for total in (threads, own.threads)
+        for nthreads in (1, own.nthreads // 2, own.nthreads, 2 * own.nthreads, total)
+        if nthreads and total % nthreads == 0
+    ]
+    if limit.threads > own.threads:
+        found.append(replace(own, nthreads=2 * own.nthreads))
+    return [one for one in dict.fromkeys(found) if one != own and _has_room(one)]
+
+
+def _with(own: Setting, workers: int, nthreads: int) -> Setting:
+    return replace(own, workers=workers, nthreads=nthreads, memory_limit=own.memory_limit * own.workers // workers)
+
+
+def _has_room(one: Setting) -> bool:
+    """True if a process without data fits into a third of its memory, so that results have the rest."""
+    return not one.memory_limit or one.memory_limit >= 3 * PROCESS
+
+
+def _chunks(own: Setting, limit: Limits) -> list[Setting]:
+    times = {limit.chunks, -(-limit.chunks // 3)} if limit.chunks > 1 else set()
+    return [replace(own, chunks=chunks) for chunks in sorted(times - {1})]
+
+
+def _numbers(base: Setting, limit: Limits) -> list[int]:
+    """Other numbers of workers, of which those with more threads than cores are left out."""
+    found = {max(round(base.workers * multiple), 1) for multiple in MULTIPLES} - {base.workers}
+    return sorted(n for n in found if n < base.workers or n * base.nthreads <= limit.threads)

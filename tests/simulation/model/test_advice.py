@@ -1,0 +1,114 @@
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from math import inf
+
+import pytest
+
+from benchmarks.simulated_traces import MS, Graph, simulate
+from dask_efficiency import ClusterSpec, RunTrace
+from dask_efficiency.simulation.model.advice import (
+    AS_IT_WAS,
+    CHEAPEST,
+    FASTEST,
+    VALUE,
+    Limits,
+    Setting,
+    choose,
+    limits,
+    own_setting,
+    search,
+    times_as_large,
+)
+
+GIB = 2**30
+OWN = Setting(4, 2, 4 * GIB)
+
+
+def found(took: Callable[[Setting], float], limit: Limits = Limits()) -> tuple[dict[str, Setting], list[Setting]]:  # noqa: B008  # frozen
+    """Settings that a search chooses and tries, given the seconds of each."""
+    rounds, tried = search(OWN, limit), dict[Setting, float]()
+    asked: Sequence[Setting] = next(rounds)
+    while True:
+        assert not tried.keys() & set(asked)
+        tried |= {one: took(one) for one in asked}
+        try:
+            asked = rounds.send(tried)
+        except StopIteration as ended:
+            return dict(ended.value), list(tried)
+
+
+def test_what_helps_alone_is_tried_together() -> None:
+    def took(one: Setting) -> float:
+        return 100.0 / (2.0 if one.nthreads == 1 else 1.0) / (2.0 if one.chunks == 30 else 1.0)
+
+    chosen, tried = found(took, Limits(chunks=30, saturation=1.1))
+    # Four threads would do: as fast as eight.
+    assert chosen[FASTEST] == Setting(2, 1, 2 * GIB, chunks=30)
+    assert chosen[AS_IT_WAS] == OWN
+    assert len(tried) <= 24
+
+
+def test_the_fastest_the_best_value_and_the_cheapest_are_those_of_the_curve() -> None:
+    chosen, _ = found(lambda one: 10.0 + 80.0 / one.threads)
+    # Four times the workers, of twice the threads.
+    assert chosen[FASTEST].threads == 64
+    chosen = choose(
+        OWN, {OWN: 20.0, replace(OWN, workers=8): 11.0, replace(OWN, workers=16): 10.1, replace(OWN, workers=3): 20.2}
+    )
+    assert {name: one.workers for name, one in chosen.items()} == {AS_IT_WAS: 4, FASTEST: 16, VALUE: 8, CHEAPEST: 3}
+
+
+def test_nothing_is_chosen_that_is_slower_or_saves_next_to_nothing() -> None:
+    for took in (
+        lambda one: 1.0 if one == OWN else 1.1,
+        lambda one: 1.0 if one == OWN else inf,
+        lambda one: 1.0 - one.threads / 1e4,
+    ):
+        chosen, _ = found(took)
+        assert FASTEST not in chosen
+        assert all(took(one) <= 1.03 for one in chosen.values())
+
+
+def test_no_more_threads_than_cores_are_tried_for_tasks_that_compute() -> None:
+    _, tried = found(lambda one: 1.0 / one.threads, Limits(threads=4))
+    assert max(one.threads for one in tried if one != OWN) <= OWN.threads
+    assert not [one for one in tried if one.threads > OWN.threads]
+    assert Setting(4, 1, 4 * GIB) in tried
+
+
+def test_processes_have_all_of_the_memory_and_need_some_each() -> None:
+    _, tried = found(lambda one: 1.0)
+    assert Setting(8, 1, 2 * GIB) in tried
+    small = replace(OWN, memory_limit=GIB // 2)
+    rounds = search(small, Limits())
+    assert all(one.nthreads > 1 for one in next(rounds))
+
+
+def recorded(
+    tasks: int = 400, ns: int = 3 * MS, nbytes: int = 1 << 20, cpu: float = 1.0, cores: float = 4.0
+) -> RunTrace:
+    graph = Graph(["work"] * tasks, [[]] * tasks, [ns] * tasks, [nbytes] * tasks, set(range(tasks)))
+    trace = simulate(graph, workers=1, nthreads=4, cpu_share=cpu)
+    return replace(trace, workers=tuple(replace(one, host="here", cores=cores) for one in trace.workers))
+
+
+def test_chunks_are_as_large_as_a_tenth_of_a_second_memory_and_threads_allow() -> None:
+    own = Setting(1, 4, 8 * GIB)
+    assert times_as_large(recorded(), own) == 20  # four tasks for each thread, and one digit
+    assert times_as_large(recorded(), replace(own, memory_limit=GIB // 10)) == 3
+    assert times_as_large(recorded(ns=200 * MS), own) == 0
+
+
+@pytest.mark.parametrize(("cpu", "cores", "threads"), [(1.0, 4.0, 4.0), (0.1, 4.0, inf), (1.0, 0.0, inf)])
+def test_cores_limit_tasks_that_compute_on_them(cpu: float, cores: float, threads: float) -> None:
+    trace = recorded(cpu=cpu, cores=cores)
+    cluster = ClusterSpec.from_trace(trace)
+    assert limits(trace, cluster).threads == threads
+    assert own_setting(cluster).threads == 4
+
+
+def test_a_setting_is_a_job_with_its_cluster_chunks_and_saturation() -> None:
+    job = Setting(2, 3, GIB, 5, 2.0).job(ClusterSpec.from_trace(recorded()))
+    assert [(one.nthreads, one.memory_limit) for one in job.cluster.workers] == [(3, GIB)] * 2
+    assert job.chunks == 5
+    assert job.cluster.config == {"distributed.scheduler.worker-saturation": 2.0}

@@ -1,0 +1,69 @@
+import json
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from dask_efficiency import advise
+from dask_efficiency.cli import main
+from dask_efficiency.simulation import Advice
+from dask_efficiency.simulation.model.advice import AS_IT_WAS, FASTEST
+from tests.simulation.fake_engine import FakeEngine, recorded
+from tests.simulation.simulation_samples import simulated_by
+
+
+@pytest.fixture(autouse=True)
+def engine() -> Iterator[FakeEngine]:
+    with simulated_by(FakeEngine()) as engine:
+        yield engine
+
+
+def test_it_tries_settings_and_shows_those_that_are_worth_it(engine: FakeEngine) -> None:
+    found = advise(recorded(), price_per_worker_hour=3600.0, seeds=2)
+    assert isinstance(found, Advice)
+    assert len({json.dumps(job.to_dict(), sort_keys=True) for job in engine.jobs}) >= found.tried > 5
+    own = found.own
+    assert found.predictions[FASTEST].makespan_seconds < own.makespan_seconds
+    seconds, low, high = found.saved(FASTEST)
+    assert 0 < low < seconds < high
+    # Four workers for as long as the run.
+    assert found.money(AS_IT_WAS) == pytest.approx(4 * own.makespan_seconds)
+    assert "LocalCluster(n_workers=" in str(found)
+    assert "KubeCluster(n_workers=" in str(found)
+    rows = found.to_dict()["settings"]
+    assert rows[0]["setting"] == AS_IT_WAS
+    assert len(found.to_frame()) == len(rows) == len(found.settings)
+    assert found.headline in str(found).replace("\n", " ")
+
+
+def test_what_a_trace_does_not_tell_is_said() -> None:
+    found = advise(recorded(), seeds=2)
+    assert any("need of memory while they run" in note for note in found.notes)
+    assert any("cores of their own" in note for note in found.notes)
+    assert found.money(AS_IT_WAS) is None
+
+
+def test_a_price_below_0_is_refused() -> None:
+    with pytest.raises(ValueError, match="price_per_worker_hour is -1"):
+        advise(recorded(), price_per_worker_hour=-1)
+
+
+def test_the_command_prints_the_advice(tmp_path: Path) -> None:
+    recorded().save(tmp_path / "run.trace")
+    page = tmp_path / "advice.html"
+    arguments = ["advise", str(tmp_path / "run.trace"), "--price", "0.4", "--seeds", "2"]
+    result = CliRunner().invoke(main, [*arguments, "--html", str(page)])
+    assert result.exit_code == 0
+    assert "LocalCluster" in page.read_text()
+    figures = json.loads(CliRunner().invoke(main, [*arguments, "--json"]).stdout)
+    assert figures["price_per_worker_hour"] == 0.4
+    assert figures["settings"][0]["lines"][0].startswith("`cluster = LocalCluster(n_workers=4")
+
+
+def test_a_run_as_good_as_it_gets_is_left_as_it_was() -> None:
+    found = advise(recorded(), seeds=2)
+    alone = replace(found, settings={AS_IT_WAS: found.settings[AS_IT_WAS]}, predictions={AS_IT_WAS: found.own})
+    assert alone.headline.startswith("As it was: none of")
+    assert alone.fastest == alone.cheapest == found.settings[AS_IT_WAS]
