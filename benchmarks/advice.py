@@ -129,7 +129,8 @@ def judge(folder: Path, names: list[str]) -> None:
         near += after <= (1 + BEHIND) * median[best]
         print(
             f"{name:8} {before:6.2f} {one['workers']}x{one['nthreads']}, {one['times']:3} times {after:6.2f}"
-            f" {saved:6.0%} {seconds:5.0%} ({low:4.0%} to {high:4.0%}) {median[best]:6.2f} {best[1]}x{best[2]}, {best[3]} times"
+            f" {saved:6.0%} {seconds:5.0%} ({low:4.0%} to {high:4.0%})"
+            f" {median[best]:6.2f} {best[1]}x{best[2]}, {best[3]} times"
         )
     print(f"within the interval: {kept} of {len(names)}; worse than before: {worse}; within 15 % of the best: {near}")
 

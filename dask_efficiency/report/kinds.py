@@ -26,10 +26,9 @@ from dask_efficiency.report.memory_needs import HOLDS_BACK
 from dask_efficiency.show.finding import MOST, WORTH_FINDING
 from dask_efficiency.straggler.observations import SIZES_DIFFER
 
-#: Share of the time from which spilling explains late event loops. By judgement.
-SPILLS = 0.05
-#: Ratio of bytes read back to bytes spilled from which results were read repeatedly. By judgement.
-READ_AGAIN = 1.5
+#: Share of the time from which spilling explains late event loops; and ratio of bytes read back to bytes spilled from
+#: which results were read repeatedly. By judgement.
+SPILLS, READ_AGAIN = 0.05, 1.5
 #: Saturation from which each thread has its next task at hand.
 FULL = 2.0
 #: Mean number of threads with a task below which tasks run one at a time. By judgement.
@@ -44,15 +43,12 @@ FEW_IN_LIBRARIES = 0.05
 MANY_IN_LIBRARIES, NEARLY_AS_MANY = 0.25, 0.75
 #: Threads, as a share of the cores, up to which more of them have cores to run on. By judgement.
 SPARE = 0.5
-#: Seconds of building for each task from which it is what tasks are made of that takes long: a hundred times as long as
-#: a task of a collection takes. By judgement.
-LONG_BUILDING = 0.01
-#: Tasks of a graph below which taking it in takes long for what it is cut out of. By judgement.
-FEW_IN_GRAPH = 10
-#: Share of the cores in use, by anybody, from which more processes find none. By judgement.
-FULL_CORES = 0.9
-#: Objects from which it matters that each is pickled by itself on its way to a client. By judgement: some seconds.
-MANY_OBJECTS = 50_000
+#: Seconds of building for each task from which it is what tasks are made of that takes long, a hundred times as long as
+#: one of a collection; and tasks of a graph below which taking it in takes long for what it is cut of. By judgement.
+LONG_BUILDING, FEW_IN_GRAPH = 0.01, 10
+#: Share of the cores in use, by anybody, from which processes find none; and objects from which it matters that each
+#: is pickled by itself on its way to a client, for some seconds. By judgement.
+FULL_CORES, MANY_OBJECTS = 0.9, 50_000
 
 #: Condition, and what to do where it holds.
 Cure: TypeAlias = tuple[Callable[[Conditions], bool], str]
@@ -99,8 +95,7 @@ _CONDITIONS: Mapping[str, Callable[[Conditions], bool]] = {
     "loop-held": lambda facts: facts.loop_held,
     "scheduler-busy": lambda facts: facts.scheduler_busy,
     "imports": lambda facts: facts.imports,
-    "larger": lambda facts: facts.sizes.times > 1,
-    "joined-in-vain": lambda facts: facts.sizes.wanted > 1,
+    "larger": lambda facts: facts.sizes.wanted > 1,
     "smaller": lambda facts: facts.sizes.smaller > 1,
     "skewed": lambda facts: facts.larger_input >= SIZES_DIFFER,
     "long-task": lambda facts: facts.alone >= MOST,
@@ -401,8 +396,7 @@ one-by-one: The client waited for each result
     sent-by-library: Look for an option by which {sent_by} computes less: it sent {graphs}, one after the other.
     Send tasks together, as by client.map, and gather their results together: {graphs} came one by one.
 small-tasks: Tasks are too small for Dask
-    larger: Make partitions {larger_by} times as large, from {these} to {fewer} tasks{larger_call}.
-    joined-in-vain: {joined_in_vain}.
+    larger: {resized}.
     Make partitions bigger, or fuse tasks: those of {task} end before the scheduler hands out more.
 heavy-tasks: Each task carries a large object
     Send it once, by client.scatter, and pass that as an argument: it is pickled anew for each task.

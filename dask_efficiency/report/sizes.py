@@ -54,22 +54,22 @@ class Sizes:
 
     def words(self) -> dict[str, str]:
         """Figures for use in a sentence."""
-        fewer, larger = -(-self.tasks // max(self.times, 1)), self.nbytes * max(self.times, 1)
+        fewer, chunk = -(-self.tasks // max(self.times, 1)), self.nbytes * max(self.times, 1)
         is_data = self.nbytes >= MIN_CHUNK
-        size = format_bytes(larger).replace(" ", "")
+        size = format_bytes(chunk).replace(" ", "")
         call = self.call.format(size=size, n=fewer, times=self.times)
-        smaller, wanted = max(self.smaller, 1), self.wanted
+        smaller = max(self.smaller, 1)
         nbytes = f" and {format_bytes(self.nbytes)}" if is_data else ""
         these = f"{format_count(self.tasks, 'task')} of {format_seconds(self.seconds)}{nbytes}"
-        in_vain = f"Use fewer threads: {these} are too few to be joined, and too small for so many threads"
-        if self.by_memory:
-            in_vain = f"Give workers more memory first: {wanted} of {these} joined do not fit into it"
+        larger = f"Use fewer threads: {these} are too few to be joined, and too small for so many threads"
+        if self.times > 1:
+            larger = f"Make partitions {self.times} times as large, from {these} to {format_number(fewer)} tasks"
+            larger += f": {call}" if call else ""
+        elif self.by_memory:
+            larger = f"Give workers more memory first: {self.wanted} of {these} joined do not fit into it"
         return {
             "these": these,
-            "larger_by": str(self.times),
-            "larger_call": f": {call}" if call else "",
-            "joined_in_vain": in_vain,
-            "fewer": format_number(fewer),
+            "resized": larger,
             "smaller_by": str(smaller),
             "smaller_to": f", {format_bytes(self.nbytes / smaller)} each" if is_data else "",
             "processes": f"{self.processes} workers of 1 thread"
