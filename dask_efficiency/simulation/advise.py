@@ -98,7 +98,7 @@ def _simulate(
 
 
 def _unknown(cluster: ClusterSpec, limit: Limits) -> list[str]:
-    """What the trace does not tell, a sentence each."""
+    """Caveats on what the trace does not tell, a sentence each."""
     notes = []
     if len({worker.host for worker in cluster.workers}) > 1 or not cluster.cores:
         notes.append("Workers that are added are taken to have cores of their own, as fast as those that were there.")
