@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
+from threading import Thread
 from typing import TYPE_CHECKING, Any, Self
 
 from dask_efficiency.plugin.parts import SchedulerPart
 from dask_efficiency.plugin.patches import METRICS, Replacements
 from dask_efficiency.plugin.scheduler.accounts import ClusterAccounts
+from dask_efficiency.report.recipes import known_recipes
 from dask_efficiency.show.log import logger
 
 if TYPE_CHECKING:
@@ -33,6 +35,9 @@ class Exports(SchedulerPart):
         """Export through every library that can be imported; log each missing one once."""
         self._start_prometheus()
         self._start_bokeh()
+        if self._undo:
+            # Findings look for recipes in all installed packages, once: not in the event loop, at the first scrape.
+            Thread(target=known_recipes, name="dask_efficiency-recipes", daemon=True).start()
 
     def stop(self) -> None:
         """Export nothing more."""

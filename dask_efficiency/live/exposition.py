@@ -5,7 +5,8 @@ There are no exemplars: only the OpenMetrics format has them, and Dask answers e
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from functools import lru_cache, partial
 from typing import Any, TypeVar
@@ -80,7 +81,7 @@ def _labels(*labels: tuple[str, str]) -> str:
 
 def with_ours(
     handler: type[Any],
-    ours: Callable[[], bytes | None],
+    ours: Callable[[], Awaitable[bytes | None]],
     left_out: Callable[[], AbstractContextManager[None]] = nullcontext,
 ) -> type[Any]:
     """Dask's handler of ``/metrics``, with ours appended, which ``left_out`` keeps from its own; None is a failure."""
@@ -88,12 +89,13 @@ def with_ours(
     class MetricsHandler(handler):  # type: ignore[misc]  # upstream's has no types
         """Handler with our metrics appended."""
 
-        def get(self) -> None:
+        async def get(self) -> None:
             """Answer a scrape; if our metrics fail, answer as Dask does."""
-            own = ours()
+            own = await ours()
             if own is None:
                 super().get()
                 return
+            await asyncio.sleep(0)  # Dask's take a turn of the event loop of their own
             with left_out():
                 super().get()
             self.write(own)

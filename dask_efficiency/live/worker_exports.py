@@ -50,7 +50,7 @@ class WorkerExports(WorkerPart):
         """Restore Dask's own handler."""
         self._replacements.put_back()
 
-    def _ours(self) -> bytes | None:
+    async def _ours(self) -> bytes | None:
         reported = self._reported()
         return None if reported is None else self._guard(lambda: text(metrics(reported)))
 

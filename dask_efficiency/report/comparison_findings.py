@@ -93,7 +93,11 @@ def _elsewhere(comparison: Comparison, sides: Sides) -> Iterator[tuple[float, Fi
         runs = sides[time.change > 0]
         if seconds := _seconds_if_finding(time, runs):
             evidence = {"seconds_before": time.before, "seconds_after": time.after}
-            changed = replace(wall_clock_finding(runs[-1], what, seconds), where=_before_after(time), evidence=evidence)
+            changed = replace(
+                wall_clock_finding(runs[-1], what, seconds, conditions_of(runs[-1])),
+                where=_before_after(time),
+                evidence=evidence,
+            )
             yield seconds, _with_change(changed, time, seconds)
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 from dask_efficiency.accounts.buckets import Bucket
 from dask_efficiency.accounts.cluster.failures import KILLED, REFUSED
-from dask_efficiency.report.conditions import conditions_of
+from dask_efficiency.report.conditions import NOTHING_KNOWN, conditions_of
 from dask_efficiency.report.kinds import BESIDE, page_of
 from dask_efficiency.report.model import EfficiencyReport
 from dask_efficiency.report.stalls import STALLED, findings_of
@@ -49,7 +49,7 @@ def endings(report: EfficiencyReport) -> list[Finding]:
     if not all_stalled and (outstanding := _outstanding(report)) is not None:
         kind, title, where = outstanding
         texts[kind] = title, where
-    facts = conditions_of(report)
+    facts = conditions_of(report) if texts else NOTHING_KNOWN
     ended = [
         Finding(kind, title, where=where, advice=BESIDE[kind].advised(facts), page=page_of(kind))
         for kind, (title, where) in sorted(texts.items(), key=lambda item: ENDINGS.index(item[0]))

@@ -12,7 +12,7 @@ from dask_efficiency.accounts.metered import of_shuffles
 from dask_efficiency.accounts.waits import CLUSTER, SHUFFLE
 from dask_efficiency.report.blocks import FOR_SCHEDULER, stacks_beside_tasks
 from dask_efficiency.report.bounds import CORE, OF_CURE, bounded_saving, kept_promise, largest_saving
-from dask_efficiency.report.computing import COMPUTING, GIL, busy, computing
+from dask_efficiency.report.computing import COMPUTING, GIL, MAY_GO, busy, computing
 from dask_efficiency.report.conditions import NOTHING_KNOWN, Conditions, conditions_of
 from dask_efficiency.report.culprits import find_culprits, lost_prefixes, lost_stacks, senders
 from dask_efficiency.report.cures import tasks_by_prefix, with_recipe
@@ -94,14 +94,16 @@ def find(report: EfficiencyReport) -> tuple[Finding, ...]:
     time over the mean number of threads, at most what the ideal runtime leaves. Savings do not add up, as two findings
     may cover the same seconds.
     """
-    first = endings(report)
+    first, facts = endings(report), conditions_of(report)
     if report.client and nothing_ran(report) and not wall_clock_known(report) and time_of_client_counts(report):
-        first.append(wall_clock_finding(report, client_time_text(report), report.client_seconds))
+        first.append(wall_clock_finding(report, client_time_text(report), report.client_seconds, facts))
     if not wall_clock_known(report) or not report.breakdown:
         return tuple(first[:MAX_FINDINGS])
     least = WORTH_FINDING * report.wall_clock_seconds
-    found = [*_losses(report), *_slow_workers(report), *_repeats(report), *_elsewhere(report), *_gpus(report)]
-    facts = conditions_of(report)
+    found = [
+        *(*_losses(report, facts), *_slow_workers(report), *_repeats(report, facts)),
+        *(*_elsewhere(report, facts), *_gpus(report)),
+    ]
     computed, explained = computing(report, facts)
     shuffled, read = shuffling(report), read_again(report)
     if (
@@ -276,8 +278,8 @@ def _cluster_size(report: EfficiencyReport) -> str:
     return f"{workers}, {format_count(sum(report.nthreads.values()), 'thread')}"
 
 
-def _losses(report: EfficiencyReport) -> list[Finding]:
-    worth, facts = losses_worth_finding(report), conditions_of(report)
+def _losses(report: EfficiencyReport, facts: Conditions) -> list[Finding]:
+    worth = losses_worth_finding(report)
     told, worth = told_by_loads(report, facts.waited_for, worth, loops_held_gil=facts.gil_of_loops > MOST)
     culprits = find_culprits(report) if worth else ()
     of_small = OF_SMALL_TASKS if facts.small_tasks else ()
@@ -373,8 +375,8 @@ def loss_finding(
     if kind == Bucket.UNMEASURED:  # what these threads did may have been useful
         return found
     if shares_cores(facts) and (kind == CORE or (kind == GIL and facts.short_of_cores)):
-        # Others compute on these cores meanwhile: fewer threads save none of it.
-        return replace(found, evidence={**found.evidence, KNOWN: bounded_saving(report, kind, lost)})
+        # Others compute on these cores meanwhile: fewer threads save none of it, and what else can be done comes first.
+        return replace(found, evidence={**found.evidence, KNOWN: MAY_GO * bounded_saving(report, kind, lost)})
     if kind == "idle/parallelism" and facts.chained:  # the chain may be impossible to break up
         return found
     if kind in report.savings and not facts.in_vain(kind):
@@ -400,8 +402,8 @@ def _slow_workers(report: EfficiencyReport) -> list[Finding]:
     return [one if saved is None else _with_replay(report, one, saved) for one, saved in found]
 
 
-def _repeats(report: EfficiencyReport) -> list[Finding]:
-    if (facts := conditions_of(report)).one_by_one and facts.sent_by:  # what a library asks for cannot be kept
+def _repeats(report: EfficiencyReport, facts: Conditions) -> list[Finding]:
+    if facts.one_by_one and facts.sent_by:  # what a library asks for cannot be kept
         return []
     lost, tasks, times = 0.0, 0, 0
     for prefix, repeat in report.repeats.items():
@@ -430,12 +432,11 @@ def _is_fetched(report: EfficiencyReport, facts: Conditions) -> bool:
     return facts.fetches_result and bool(report.phases) and not mostly_seceded(report)
 
 
-def _elsewhere(report: EfficiencyReport) -> list[Finding]:
+def _elsewhere(report: EfficiencyReport, facts: Conditions) -> list[Finding]:
     parts = wall_clock_parts(report).items()
     if not report.phases:  # no client's block: nobody waited for the time without work
         parts = {what: seconds for what, seconds in parts if what in (ON_CLUSTER, NO_WORKERS)}.items()
-    found = [wall_clock_finding(report, what, seconds) for what, seconds in parts if what != ON_CLUSTER]
-    facts = conditions_of(report)
+    found = [wall_clock_finding(report, what, seconds, facts) for what, seconds in parts if what != ON_CLUSTER]
     if _is_fetched(report, facts):  # the one task that puts the result together, and its way to the client
         together = sum(part.ns for part in losses_worth_finding(report) if part.kind == FETCHED) / 1e9
         longer = min(together / report.mean_threads, largest_saving(report, FETCHED)) if together else 0.0
@@ -445,20 +446,20 @@ def _elsewhere(report: EfficiencyReport) -> list[Finding]:
     return [one for one in found if not (one.kind == "client" and told)]
 
 
-def wall_clock_finding(report: EfficiencyReport, what: str, seconds: float) -> Finding:
+def wall_clock_finding(report: EfficiencyReport, what: str, seconds: float, facts: Conditions) -> Finding:
     """Finding of time without any worker, or of the client's own time."""
     if what == NO_WORKERS:
         return _bounded(
             _beside(
                 "no-workers",
-                conditions_of(report),
+                facts,
                 where=came_and_went(report.attendance, times=FEW_STAYED) or first_request(report.arrivals),
             ),
             seconds,
         )
     if mostly_seceded(report):
         return _bounded(_beside("seceded"), seconds)
-    facts, line = conditions_of(report), client_line(report, client_doing(report))
+    line = client_line(report, client_doing(report))
     fetched = fetched_text(report) if facts.client_receives else ""
     found = _beside("client", facts, where=sentence(": ".join(filter(None, (fetched, line)))))
     title = f"{found.title}, {client_time_text(report)}" if report.phases else found.title

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import lru_cache
 
 from dask_efficiency.report.recipe_text import NOTHING, Recipe, Weighted, read_recipes
 from dask_efficiency.show.shown import late
@@ -33,18 +34,26 @@ def recipe_for(
     """
     rows = [(stack, weight) for stack, weight in stacks if stack]
     files = {frame.file for stack, _ in rows for frame in stack}
-    for one in known_recipes():
-        if one.is_of(kind):
-            seen = rows if one.may_be_in(files) else ()
-            if one.is_in(seen, prefixes, lines):
-                return one
+    for one in (*(one for one in _own_recipes() if one.is_of(kind)), *_recipes_of(kind)):
+        seen = rows if one.may_be_in(files) else ()
+        if one.is_in(seen, prefixes, lines):
+            return one
     return None
 
 
 def known_recipes() -> tuple[Recipe, ...]:
     """All recipes: the user's own, then those of this package."""
+    return (*_own_recipes(), *RECIPES)
+
+
+def _own_recipes() -> tuple[Recipe, ...]:
     own: tuple[Recipe, ...] = late("dask_efficiency.report.own_recipes:own_recipes")()
-    return (*own, *RECIPES)
+    return own
+
+
+@lru_cache
+def _recipes_of(kind: str) -> tuple[Recipe, ...]:
+    return tuple(one for one in RECIPES if one.is_of(kind))
 
 
 #: Recipes of this package, the surer ones first: docs/recipes.md explains the form.

@@ -17,6 +17,7 @@ from tornado.httpclient import AsyncHTTPClient
 from dask_efficiency import EfficiencyPlugin
 from dask_efficiency.live import exposition
 from dask_efficiency.live.prometheus import COLLECTOR, ClusterCollector
+from dask_efficiency.report import own_recipes
 
 VALUES = st.floats(min_value=0, max_value=1e15) | st.integers(min_value=0, max_value=10**15)
 
@@ -79,3 +80,17 @@ def test_an_exporter_of_another_thread_misses_nothing_meanwhile() -> None:
         assert list(collector.collect())
     finally:
         collector.remove(source)
+
+
+def test_recipes_of_packages_are_looked_up_before_a_scrape_needs_them() -> None:
+    own_recipes._of_packages.cache_clear()
+
+    async def check() -> None:
+        async with Scheduler(port=0, host="127.0.0.1", dashboard=False, dashboard_address=":0") as scheduler:
+            plugin = EfficiencyPlugin()
+            await scheduler.register_scheduler_plugin(plugin, name=plugin.name, idempotent=False)
+            while not own_recipes._of_packages.cache_info().currsize:
+                await asyncio.sleep(0.01)
+            await plugin._meter.stop()
+
+    asyncio.run(check())

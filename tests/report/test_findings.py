@@ -571,6 +571,17 @@ def test_bounds_count_half_and_findings_that_name_a_worker_twice(known: dict, bo
     assert [one.kind for one in find(report)] == kinds
 
 
+def test_waits_for_cores_that_threads_share_come_after_what_the_reader_can_cure() -> None:
+    def kinds(idle: float) -> list[str]:
+        whole = seconds(thread_cpu=10, thread_noncpu=30 - idle, idle=idle)
+        waits = {"w0": causes(**{"thread-noncpu/core": 30 - idle, "idle/round-trips": idle})}
+        of = {"cores": 2.0, "others_share": 0.0, "causes_by_worker": waits}
+        return [one.kind for one in find(of_ten_seconds(whole, nthreads={"w0": 4}, **of))]
+
+    assert kinds(6.0) == ["idle/round-trips", "thread-noncpu/core"]
+    assert kinds(0.8)[0] == "thread-noncpu/core"
+
+
 def test_results_that_were_made_again_are_a_finding_with_their_share_of_all_time() -> None:
     report = of_ten_seconds(
         seconds(thread_cpu=10, idle=10),

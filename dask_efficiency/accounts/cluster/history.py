@@ -149,8 +149,12 @@ class ClusterHistory:
 def workers_at(presences: Presences, without_work: int, *, at: int) -> dict[str, WorkerAt]:
     """Open accounts by worker name; a restarted worker may have two."""
     found: dict[str, WorkerAt] = {}
-    for presence in presences.open():
-        one = _worker_at(presence, without_work, at)
+    if not (there := list(presences.open())):
+        return found
+    accounts = np.stack([presence.account for presence in there])  # a copy, as they go on
+    recorded = accounts[:, WHERE["activity"]].sum(axis=1).tolist()
+    for presence, account, activity_ns in zip(there, accounts, recorded, strict=True):
+        one = _worker_at(presence, account, activity_ns, without_work, at)
         if (other := found.get(presence.name)) is not None:
             one = WorkerAt(
                 one.account + other.account,
@@ -165,12 +169,13 @@ def workers_at(presences: Presences, without_work: int, *, at: int) -> dict[str,
     return found
 
 
-def _worker_at(presence: Presence, without_work: int, at: int) -> WorkerAt:
+def _worker_at(
+    presence: Presence, account: NDArray[np.int64], activity_ns: int, without_work: int, at: int
+) -> WorkerAt:
     nthreads = presence.nthreads
     until = at if presence.left is None else presence.left
-    uncovered = 0 if presence.left is not None else max(0, nthreads * (until - presence.joined) - presence.activity_ns)
+    uncovered = 0 if presence.left is not None else max(0, nthreads * (until - presence.joined) - activity_ns)
     no_work = min(uncovered, nthreads * max(0, without_work - presence.without_work))
-    account = presence.account.copy()
     finished, heard, used = presence.finished, presence.heard, presence.used
     return WorkerAt(account, presence.running, nthreads, uncovered, no_work, finished, heard, used)
 

@@ -423,9 +423,6 @@ class ClusterAccounts:
         self.kept.guard(self.kept.look, at)
         self.follow()
         self._parts.each("round_over", self._arrivals.unread)
-        if at - self._remembered >= self.options.history_interval * 1e9:
-            self.cluster.remember(at=at, scheduler=own_time(), loop=self.loop.totals_if_known())
-            self._remembered = at
         prefixes = None
         if at >= self._prefixes_due:
             prefixes, self._prefixes_due = self.cluster.finalized_by_prefix(), at + PREFIXES_NS
@@ -433,6 +430,13 @@ class ClusterAccounts:
         for opened in self._windows.values():
             opened.window.shares.report(activity, causes)
         self.recent.append(Moment(at, activity, self.cluster.nthreads, causes, prefixes))
+
+    def remember(self) -> None:
+        """Add a point to the history if one is due."""
+        at = self.now()
+        if at - self._remembered >= self.options.history_interval * 1e9:
+            self.cluster.remember(at=at, scheduler=own_time(), loop=self.loop.totals_if_known())
+            self._remembered = at
 
     def follow(self) -> None:
         """Update the timelines."""

@@ -193,8 +193,10 @@ class ClusterMeter(Registration):
         self.accounts.loop.refresh()
         self.accounts.stalls.poll()
         self.accounts.time_left.poll()
-        if not self.closed and not self.accounts.poll(at_most=MAX_POLL_SECONDS):
-            asyncio.get_running_loop().call_soon(self.guard, self._poll)
+        if self.closed:
+            return
+        rest = self.accounts.remember if self.accounts.poll(at_most=MAX_POLL_SECONDS) else self._poll
+        asyncio.get_running_loop().call_soon(self.guard, rest)  # in a turn of the event loop of its own
 
     async def ask_snapshots(self) -> None:
         """Bring the accounts up to this instant."""
