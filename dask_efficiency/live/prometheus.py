@@ -110,10 +110,17 @@ class ClusterCollector:
         """Current metrics; groups that fail are left out."""
         if not self._exports or self._left_out == threading.get_ident():
             return []
-        export = self._exports[-1]
+        self._refresh()
+        return self._collected()
+
+    def _refresh(self) -> None:
+        for export in self._exports[-1:]:
+            with self._counting_failures():
+                export.source.refresh()
+
+    def _collected(self) -> list[Metric]:
         metrics: list[Metric] = []
-        with self._counting_failures():
-            export.source.refresh()
+        export = self._exports[-1]
         with self._counting_cost():
             for group in _GROUPS:
                 with self._counting_failures():
@@ -123,8 +130,10 @@ class ClusterCollector:
 
     async def written(self, write: Callable[[Iterable[Metric]], bytes]) -> bytes | None:
         """Current metrics in a text format; None if they cannot be written."""
-        metrics = self.collect()
-        await asyncio.sleep(0)  # of thousands of series, each half takes milliseconds
+        self._refresh()
+        await asyncio.sleep(0)  # of thousands of series, each step takes milliseconds
+        metrics = self._collected() if self._exports else []
+        await asyncio.sleep(0)
         with self._counting_cost(), self._counting_failures():
             return write(metrics)
         return None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 
 from dask_efficiency.accounts.buckets import Bucket
@@ -17,7 +17,7 @@ from dask_efficiency.report.cures import with_recipe
 from dask_efficiency.report.kinds import BESIDE, FOR_LOCKS, holds_any, page_of, shares_cores
 from dask_efficiency.report.model import EfficiencyReport
 from dask_efficiency.report.recipes import recipe_for
-from dask_efficiency.report.stacks import exact_stacks, exact_times
+from dask_efficiency.report.values import ProfileRow
 from dask_efficiency.show.figures import format_count, format_share, name_of, sentence
 from dask_efficiency.show.finding import KNOWN, MOST, Finding
 
@@ -44,7 +44,9 @@ UNDER_GIL_AT_LEAST = 0.25
 GIL = "thread-noncpu/gil"
 
 
-def computing(report: EfficiencyReport, facts: Conditions) -> tuple[Finding | None, frozenset[str]]:
+def computing(
+    report: EfficiencyReport, facts: Conditions, exact: Sequence[ProfileRow]
+) -> tuple[Finding | None, frozenset[str]]:
     """Finding of what threads computed under the GIL, if that is much of all thread time.
 
     It has the recipe for what computes, if there is one; otherwise it is of Python in the user's own functions. Also
@@ -53,7 +55,7 @@ def computing(report: EfficiencyReport, facts: Conditions) -> tuple[Finding | No
     Only what was seen under the GIL counts: the same functions of a library may compute outside of it, as where a row's
     function calls NumPy.
     """
-    rows = _computed(report)
+    rows = _computed(report, exact)
     of_python = [(stack, ns) for _, how, stack, ns in rows if how != NATIVE]
     prefixes: Counter[str] = Counter()
     for prefix, how, _, ns in rows:
@@ -61,7 +63,7 @@ def computing(report: EfficiencyReport, facts: Conditions) -> tuple[Finding | No
     recipe = recipe_for(COMPUTING, of_python, prefixes=prefixes, lines=senders(report, prefixes))
     if recipe is None:
         return _of_rows(report, [row for row in rows if row[1] == PYTHON], _is_in_own_code, 0.0), frozenset()
-    waits = [row for row in exact_stacks(report) if row.bucket == Bucket.THREAD_NONCPU and row.cause in _TURNS]
+    waits = [row for row in exact if row.bucket == Bucket.THREAD_NONCPU and row.cause in _TURNS]
     whole = {cause: sum(row.ns for row in waits if row.cause == cause) for cause in _TURNS}
     # What threads wait for a core because of other processes is not this code's.
     own = {"gil": 1.0, "core": 1.0 - min(1.0, _others_ns(report) / whole["core"]) if whole["core"] else 0.0}
@@ -69,22 +71,24 @@ def computing(report: EfficiencyReport, facts: Conditions) -> tuple[Finding | No
     found = _of_rows(report, rows, recipe.fits, waited)
     if found is None:
         return None, frozenset()
-    holders = lost_stacks(report).get(GIL, ())
+    holders = lost_stacks(report, exact).get(GIL, ())
     held_by_it = sum(ns for stack, ns in holders if recipe.fits(stack))
     advice = found.advice if holds_any(recipe.unless_fact, facts) else recipe.advice
     found = replace(found, title=recipe.title, advice=advice, page=recipe.page)
     return found, frozenset({GIL} if 2 * held_by_it > sum(ns for _, ns in holders) else ())
 
 
-def busy(report: EfficiencyReport, facts: Conditions) -> tuple[Finding | None, frozenset[str]]:
+def busy(
+    report: EfficiencyReport, facts: Conditions, exact: Sequence[ProfileRow]
+) -> tuple[Finding | None, frozenset[str]]:
     """Finding of one function of the user's, or else of tasks of one prefix, that took most of all thread time.
 
     Whether it can take less is not known, so it counts little beside what can be saved. Also returns the kinds of
     losses that it explains: waiting for the cores that it computes on, for threads of a library that compute for it,
     and for the GIL where that is little beside it.
     """
-    waits = [row for row in exact_stacks(report) if row.bucket == Bucket.THREAD_NONCPU]
-    rows = [(prefix, stack, ns) for prefix, _, stack, ns in _computed(report) if stack]
+    waits = [row for row in exact if row.bucket == Bucket.THREAD_NONCPU]
+    rows = [(prefix, stack, ns) for prefix, _, stack, ns in _computed(report, exact) if stack]
     # A library's own threads compute meanwhile.
     in_library = facts.places.get(LOCK) == THREAD and facts.cores_used > MOST
     rows += [(row.prefix, row.stack, row.ns) for row in waits if in_library and row.cause == LOCK]
@@ -207,15 +211,15 @@ def _is_in_own_code(stack: Stack) -> bool:
     return bool(stack) and is_the_users(stack[-1].file)
 
 
-def _computed(report: EfficiencyReport) -> list[tuple[str, str, Stack, int]]:
+def _computed(report: EfficiencyReport, exact: Iterable[ProfileRow]) -> list[tuple[str, str, Stack, int]]:
     """Prefix, way of computing, stack and nanoseconds of what computed: exact by prefix, and shared by samples."""
     sampled = [row for row in report.profile if row.bucket == Bucket.THREAD_CPU]
     whole: Counter[str] = Counter()
     for row in sampled:
         whole[row.prefix] += row.ns
-    times = exact_times(report)
-    exact = {prefix: times.get((str(Bucket.THREAD_CPU), "", prefix), 0) / ns for prefix, ns in whole.items() if ns}
-    return [(row.prefix, row.cause, row.stack, round(row.ns * exact.get(row.prefix, 0.0))) for row in sampled]
+    times = _sums((row.prefix, row.ns) for row in exact if row.bucket == Bucket.THREAD_CPU)
+    scale = {prefix: times[prefix] / ns for prefix, ns in whole.items() if ns}
+    return [(row.prefix, row.cause, row.stack, round(row.ns * scale.get(row.prefix, 0.0))) for row in sampled]
 
 
 def own_line(rows: Iterable[tuple[Stack, int]]) -> str:

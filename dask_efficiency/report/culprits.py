@@ -3,26 +3,26 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from dask_efficiency.accounts.buckets import GOOD, cause_name
 from dask_efficiency.accounts.lines import EVENT_LOOP, LOOKS, WAITING, Frame, Stack, blamed, is_own, place_of
 from dask_efficiency.accounts.waits import LOCK, taker
 from dask_efficiency.report.model import EfficiencyReport
-from dask_efficiency.report.stacks import exact_stacks, exact_times
-from dask_efficiency.report.values import Culprit
+from dask_efficiency.report.stacks import exact_stacks
+from dask_efficiency.report.values import Culprit, ProfileRow
 from dask_efficiency.show.figures import format_count
 from dask_efficiency.show.finding import MOST
 
 
-def lost_stacks(report: EfficiencyReport) -> dict[str, list[tuple[Stack, int]]]:
+def lost_stacks(report: EfficiencyReport, rows: Iterable[ProfileRow]) -> dict[str, list[tuple[Stack, int]]]:
     """Stacks that have each loss, or that cause it, by kind of finding, with nanoseconds.
 
     Of waits for the GIL these are the stacks of its holders, where these were seen.
     """
     found: defaultdict[str, list[tuple[Stack, int]]] = defaultdict(list)
-    for row in exact_stacks(report):
+    for row in rows:
         if row.bucket not in GOOD:
             found[cause_name(row.bucket, row.cause)].append((row.stack, row.ns))
     if holders := [(row.stack, row.ns) for row in report.gil_holders]:
@@ -30,11 +30,11 @@ def lost_stacks(report: EfficiencyReport) -> dict[str, list[tuple[Stack, int]]]:
     return found
 
 
-def lost_prefixes(report: EfficiencyReport) -> defaultdict[str, Counter[str]]:
+def lost_prefixes(rows: Iterable[ProfileRow]) -> defaultdict[str, Counter[str]]:
     """Nanoseconds of each loss by prefix, by kind of finding; the prefix is empty where the loss is no task's."""
     found = defaultdict[str, Counter[str]](Counter)
-    for (bucket, cause, prefix), ns in exact_times(report).items():
-        found[cause_name(bucket, cause)][prefix] += ns
+    for row in rows:
+        found[cause_name(row.bucket, row.cause)][row.prefix] += row.ns
     return found
 
 
@@ -58,10 +58,10 @@ class LineTime:
     ns: int
 
 
-def line_times(report: EfficiencyReport) -> tuple[LineTime, ...]:
-    """All time of a report by line of code, the most costly first."""
+def line_times(rows: Iterable[ProfileRow]) -> tuple[LineTime, ...]:
+    """All time of a report's exact stacks by line of code, the most costly first."""
     found: Counter[tuple[str, str, str, Frame]] = Counter()
-    for row in exact_stacks(report):
+    for row in rows:
         place = blamed(row.stack)
         if row.cause == LOCK and row.stack and not is_own(place):
             place = row.stack[taker(row.stack)]  # that takes the lock, however deep in its library
@@ -75,12 +75,13 @@ MIN_LOOKS = 3
 MAX_CULPRITS = 20
 
 
-def find_culprits(report: EfficiencyReport) -> tuple[Culprit, ...]:
+def find_culprits(report: EfficiencyReport, rows: Iterable[ProfileRow] | None = None) -> tuple[Culprit, ...]:
     """Lines that lost most time, at most :data:`MAX_CULPRITS`, the most costly first.
 
-    Times by bucket, cause and prefix are exact, and divided over lines in proportion to samples.
+    Times by bucket, cause and prefix are exact, and divided over lines in proportion to samples. ``rows`` are the
+    report's exact stacks, where these are known already.
     """
-    lost = [each for each in line_times(report) if each.bucket not in GOOD]
+    lost = [each for each in line_times(exact_stacks(report) if rows is None else rows) if each.bucket not in GOOD]
     held_by = {"gil": _gil_held_by(report), "lock": _locks_held_by(report)}
     return tuple(
         Culprit(

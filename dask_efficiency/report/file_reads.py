@@ -13,8 +13,7 @@ from dask_efficiency.accounts.rows import OTHER
 from dask_efficiency.report.computing import READS, own_line, reads
 from dask_efficiency.report.kinds import BESIDE, page_of
 from dask_efficiency.report.model import EfficiencyReport
-from dask_efficiency.report.stacks import exact_stacks
-from dask_efficiency.report.values import MeteredRow
+from dask_efficiency.report.values import MeteredRow, ProfileRow
 from dask_efficiency.show.figures import format_bytes, format_share, name_of, sentence
 from dask_efficiency.show.finding import KNOWN, Finding
 
@@ -81,7 +80,7 @@ def files_read(rows: Iterable[MeteredRow]) -> FilesRead:
     return FilesRead(by_prefix, sum(sizes.values()), ways[AGAIN], ways[KEPT_OPEN], ways[ONCE])
 
 
-def read_again(report: EfficiencyReport) -> Finding | None:
+def read_again(report: EfficiencyReport, exact: Iterable[ProfileRow]) -> Finding | None:
     """Finding of files that are read again and again, if reading is much of all thread time; without a saving."""
     read = files_read(report.metered)
     if not (times := read.times) or not report.thread_seconds:
@@ -91,7 +90,7 @@ def read_again(report: EfficiencyReport) -> Finding | None:
     for prefix in prefixes & report.by_prefix.keys():
         held += report.by_prefix[prefix].ns(*HELD)
         elsewhere += sum(report.causes_by_prefix.get(prefix, {}).get(name, 0) for name in _ELSEWHERE)
-    rows = [(row.stack, row.ns, row.cause) for row in exact_stacks(report) if row.prefix in prefixes and row.stack]
+    rows = [(row.stack, row.ns, row.cause) for row in exact if row.prefix in prefixes and row.stack]
     reading = [(stack, ns) for stack, ns, cause in rows if cause == "file" or reads(stack, by=_READS)]
     place = own_line(reading)
     if sum(ns for _, ns in reading) < NAMED * held:  # as in functions of C

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -35,8 +35,9 @@ from dask_efficiency.report.messages import EXPLAINS, Told, fetched_text, heavy_
 from dask_efficiency.report.model import EfficiencyReport
 from dask_efficiency.report.places import place_of_loss
 from dask_efficiency.report.shuffling import shuffling
+from dask_efficiency.report.stacks import exact_stacks
 from dask_efficiency.report.turnover import FEW_STAYED, came_and_went, first_request
-from dask_efficiency.report.values import ALL, BOUNDS, DASK_ACTIVITIES, Culprit, Saved
+from dask_efficiency.report.values import ALL, BOUNDS, DASK_ACTIVITIES, Culprit, ProfileRow, Saved
 from dask_efficiency.report.wall_clock import (
     NO_WORKERS,
     ON_CLUSTER,
@@ -99,13 +100,13 @@ def find(report: EfficiencyReport) -> tuple[Finding, ...]:
         first.append(wall_clock_finding(report, client_time_text(report), report.client_seconds, facts))
     if not wall_clock_known(report) or not report.breakdown:
         return tuple(first[:MAX_FINDINGS])
-    least = WORTH_FINDING * report.wall_clock_seconds
+    least, exact = WORTH_FINDING * report.wall_clock_seconds, exact_stacks(report)
     found = [
-        *(*_losses(report, facts), *_slow_workers(report), *_repeats(report, facts)),
+        *(*_losses(report, facts, exact), *_slow_workers(report), *_repeats(report, facts)),
         *(*_elsewhere(report, facts), *_gpus(report)),
     ]
-    computed, explained = computing(report, facts)
-    shuffled, read = shuffling(report), read_again(report)
+    computed, explained = computing(report, facts, exact)
+    shuffled, read = shuffling(report), read_again(report, exact)
     if (
         read is not None and computed is not None and computed.page == page_of(COMPUTING)
     ):  # what was read is what it computes with
@@ -114,9 +115,9 @@ def find(report: EfficiencyReport) -> tuple[Finding, ...]:
         explained |= {FOR_CLUSTER}
     much = [one for one in (computed, shuffled, read) if one is not None]
     if much and shares_cores(facts):  # that is what the cores are busy with
-        explained |= _kept_busy(report, facts, computed, read)
+        explained |= _kept_busy(exact, facts, computed, read)
     if not much:
-        most, explained = busy(report, facts)
+        most, explained = busy(report, facts, exact)
         much = [most] if most is not None else []
     if holds_any(("many-small",), facts):  # computed together, these are few graphs, and taken in once
         lost = {one.kind: one.lost_seconds for one in found}
@@ -131,7 +132,7 @@ def find(report: EfficiencyReport) -> tuple[Finding, ...]:
     return (*first, *sorted(worth, key=_ranking))[:MAX_FINDINGS]
 
 
-def _kept_busy(report: EfficiencyReport, facts: Conditions, *much: Finding | None) -> set[str]:
+def _kept_busy(exact: Iterable[ProfileRow], facts: Conditions, *much: Finding | None) -> set[str]:
     """Waits for cores, and for the GIL where these are short, that are part of what takes much of all thread time.
 
     Of shuffles, which wait for other things as well, only if their tasks have most of these waits.
@@ -139,7 +140,7 @@ def _kept_busy(report: EfficiencyReport, facts: Conditions, *much: Finding | Non
     kinds = {CORE, GIL} if facts.short_of_cores else {CORE}
     if any(one is not None for one in much):
         return kinds
-    waits = lost_prefixes(report)
+    waits = lost_prefixes(exact)
     moved = {kind: sum(ns for prefix, ns in waits[kind].items() if of_shuffles(prefix)) for kind in kinds}
     return {kind for kind in kinds if moved[kind] > MOST * waits[kind].total()}
 
@@ -278,10 +279,10 @@ def _cluster_size(report: EfficiencyReport) -> str:
     return f"{workers}, {format_count(sum(report.nthreads.values()), 'thread')}"
 
 
-def _losses(report: EfficiencyReport, facts: Conditions) -> list[Finding]:
+def _losses(report: EfficiencyReport, facts: Conditions, exact: Sequence[ProfileRow]) -> list[Finding]:
     worth = losses_worth_finding(report)
     told, worth = told_by_loads(report, facts.waited_for, worth, loops_held_gil=facts.gil_of_loops > MOST)
-    culprits = find_culprits(report) if worth else ()
+    culprits = find_culprits(report, exact) if worth else ()
     of_small = OF_SMALL_TASKS if facts.small_tasks else ()
     if facts.no_scheduling:
         worth = _as_one(worth)
@@ -295,8 +296,8 @@ def _losses(report: EfficiencyReport, facts: Conditions) -> list[Finding]:
     if facts.no_scheduling:  # that explains some, or all, of the waiting
         of_others = FOR_SCHEDULER if facts.one_by_one else (*FOR_SCHEDULER, "graph", UNKNOWN, "")
         joined = [part for part in joined if part.bucket is not Bucket.IDLE or part.cause not in of_others]
-    stacks = {**lost_stacks(report), **stacks_beside_tasks(report)} if worth else {}
-    prefixes = lost_prefixes(report)
+    stacks = {**lost_stacks(report, exact), **stacks_beside_tasks(report)} if worth else {}
+    prefixes = lost_prefixes(exact)
     found = [_of_load(report, one) for one in told] + [
         with_recipe(
             report, loss_finding(report, facts, part, culprits), stacks.get(part.kind, ()), prefixes[part.kind], facts

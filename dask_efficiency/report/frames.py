@@ -15,7 +15,7 @@ from dask_efficiency.report.culprits import line_times
 from dask_efficiency.report.findings import find
 from dask_efficiency.report.memory_needs import ideal_limit
 from dask_efficiency.report.model import EfficiencyReport
-from dask_efficiency.report.stacks import cause_rows
+from dask_efficiency.report.stacks import cause_rows, exact_stacks
 from dask_efficiency.report.values import MeteredRow
 from dask_efficiency.show.columns import TypedColumn, as_frame, counts, names, seconds, shares, sizes
 from dask_efficiency.show.finding import Finding
@@ -80,7 +80,7 @@ def _by_cause(report: EfficiencyReport) -> pd.DataFrame:
 
 
 def _by_line(report: EfficiencyReport) -> pd.DataFrame:
-    rows = line_times(report)
+    rows = line_times(exact_stacks(report))
     return as_frame(
         {
             **{name: names(getattr(row, name) for row in rows) for name in ("bucket", "cause", "prefix")},

@@ -1,6 +1,7 @@
 """Our part of a scrape reads as prometheus_client would have written it."""
 
 import asyncio
+import threading
 from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
 from typing import Any
@@ -82,15 +83,15 @@ def test_an_exporter_of_another_thread_misses_nothing_meanwhile() -> None:
         collector.remove(source)
 
 
-def test_recipes_of_packages_are_looked_up_before_a_scrape_needs_them() -> None:
-    own_recipes._of_packages.cache_clear()
+def test_recipes_of_packages_are_looked_up_before_a_scrape_needs_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = threading.Event()
+    monkeypatch.setattr(own_recipes, "_of_packages", lambda: asked.set() or ())
 
     async def check() -> None:
         async with Scheduler(port=0, host="127.0.0.1", dashboard=False, dashboard_address=":0") as scheduler:
             plugin = EfficiencyPlugin()
             await scheduler.register_scheduler_plugin(plugin, name=plugin.name, idempotent=False)
-            while not own_recipes._of_packages.cache_info().currsize:
-                await asyncio.sleep(0.01)
+            assert await asyncio.to_thread(asked.wait, 60)
             await plugin._meter.stop()
 
     asyncio.run(check())

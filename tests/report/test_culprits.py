@@ -26,7 +26,7 @@ from dask_efficiency.accounts.lines import (
 )
 from dask_efficiency.report.culprits import MAX_CULPRITS, LineTime, find_culprits, holder_text, line_times, place_text
 from dask_efficiency.report.files import from_dict
-from dask_efficiency.report.stacks import exact_times
+from dask_efficiency.report.stacks import exact_stacks, exact_times
 from dask_efficiency.report.values import GilHolder, LockLook, ProfileRow
 from tests.accounts.test_waits import XARRAY
 from tests.report.profile_samples import ARROW, CLEAN, ETL, LOOP, PANDAS, UPPER, profiled, profiled_reports
@@ -114,21 +114,21 @@ def test_a_line_is_in_words() -> None:
 
 def test_stacks_of_one_line_are_one() -> None:
     report = profiled(profile=(*profiled().profile[:2], ProfileRow("thread-noncpu", "gil", "clean", UPPER[:2], 300)))
-    gil = [each for each in line_times(report) if each.cause == "gil"]
+    gil = [each for each in line_times(exact_stacks(report)) if each.cause == "gil"]
     # 200 + 300 of 600, and 100
     assert gil == [
         LineTime("thread-noncpu", "gil", "clean", Frame("StringMethods.upper", ETL, 88), 7_500_000_000),
         LineTime("thread-noncpu", "gil", "clean", Frame("StringMethods.split", ETL, 89), 1_500_000_000),
     ]
     # useful time has lines, too
-    found = {(each.bucket, each.place): each.ns for each in line_times(profiled())}
+    found = {(each.bucket, each.place): each.ns for each in line_times(exact_stacks(profiled()))}
     assert found["thread-cpu", Frame("StringMethods.upper", ETL, 88)] == 6 * SECOND
     assert found["library-threads", ARROW[0]] == 2 * SECOND
 
 
 @given(profiled_reports())
 def test_lines_add_up_and_the_most_costly_is_first(report: EfficiencyReport) -> None:
-    lines = line_times(report)
+    lines = line_times(exact_stacks(report))
     found: Counter[tuple[str, str, str]] = Counter()
     for each in lines:
         found[each.bucket, each.cause, each.prefix] += each.ns
