@@ -245,6 +245,75 @@ partition-on: Writing a file for each value of partition_on, in each partition
     stack: dask/dataframe/io/parquet/arrow.py _write_partitioned
     share: 0.3
     Where it has many values, shuffle by that column first, so that the rows of each come together.
+json: Parsing JSON text by text, in Python
+    kinds: python busy
+    stack: json/__init__.py load|loads
+    stack: json/decoder.py *
+    Read whole files, by pandas.read_json(lines=True) or pyarrow.json, or use orjson; keep them as Parquet.
+strptime: Dates that Python parses one by one
+    kinds: python busy
+    stack: _strptime.py *
+    Parse whole columns, by pandas.to_datetime(texts, format=...), or ISO dates by datetime.fromisoformat().
+csv-module: Reading rows by Python's csv module
+    kinds: python busy
+    stack: csv.py DictReader.*
+    Use pandas.read_csv or pyarrow.csv, which parse whole blocks of a file without the GIL.
+markup: Parsing XML, HTML or YAML in Python
+    kinds: python busy
+    stack: xml/* *
+    stack: html/parser.py *
+    stack: bs4/* *
+    stack: yaml/* *
+    Keep what you need of each file as Parquet, once; use lxml for XML, and CSafeLoader for YAML.
+excel: Reading Excel files cell by cell, in Python
+    kinds: python busy
+    stack: openpyxl/* *
+    stack: xlrd/* *
+    stack: pandas/io/excel/* *
+    Write them as Parquet or CSV once, or pass engine="calamine": here each cell is a Python object.
+decompressing: Decompressing whole files, each in one task
+    kinds: python busy
+    stack: gzip.py *
+    stack: bz2.py *
+    stack: lzma.py *
+    Write many files, or Parquet, whose parts are compressed one by one: no task can begin within such a file.
+grown: Arrays or frames that grow in a loop
+    kinds: python busy
+    stack: numpy/lib/*function_base* append
+    stack: pandas/core/indexing.py *._setitem_with_indexer_missing
+    Collect the parts in a list, and make one array or frame of them at the end: each step copies all rows.
+rows-by-loc: Python by row, by loc, iloc or at
+    kinds: python busy
+    stack: pandas/core/indexing.py * > pandas/core/frame.py DataFrame._get_value|DataFrame._ixs
+    stack: pandas/core/indexing.py *._is_scalar_access
+    stack: pandas/core/indexing.py _ScalarAccessIndexer.*|_AtIndexer.*
+    share: 0.3
+    Write the loop for whole columns, or at least use itertuples() or arrays of to_numpy().
+loads-models: Loading a model in tasks
+    kinds: busy thread-noncpu/file thread-noncpu/network
+    stack: torch/serialization.py load
+    stack: joblib/numpy_pickle.py load
+    stack: transformers/* *.from_pretrained
+    stack: keras/* load_model
+    stack: spacy/* load
+    Load it once in each worker: by functools.cache, a WorkerPlugin, or client.scatter(broadcast=True).
+aws-clients: Making a client of AWS in each task
+    kinds: python busy waits
+    stack: boto3/session.py Session.client|Session.resource|Session.__init__
+    stack: botocore/session.py Session.create_client
+    Keep one client in each worker, by functools.cache: making one reads hundreds of files and asks for keys.
+drawing: Drawing figures in threads
+    kinds: python busy
+    stack: matplotlib/* *
+    Use workers with one thread each, and Figure() in place of pyplot, which is not for threads.
+graphs-in-python: Graphs of Python objects, in networkx
+    kinds: python busy
+    stack: networkx/* *
+    Use rustworkx, igraph or scipy.sparse.csgraph, whose graphs are arrays, or workers with one thread each.
+geometries: Geometries one by one, in Python
+    kinds: python busy
+    stack: shapely/geometry/* *
+    Use functions of whole arrays, shapely.contains(polygons, points), or sjoin() of GeoPandas.
 pandas-rows: Python by row, in DataFrame.apply(axis=1)
     kinds: python
     stack: pandas/core/apply.py FrameApply.apply_standard

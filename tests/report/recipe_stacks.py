@@ -185,6 +185,57 @@ SEEN = [
         f"3: {_APPLY}_standard > pandas/core/apply.py FrameApply.apply_series_generator > "
         "pandas/core/apply.py FrameColumnApply.series_generator > pandas/core/internals/managers.py SingleBlockManager.set_values",
     ),
+    _seen("json", _GIL, "7: me/a.py parse > ~json/__init__.py loads > ~json/decoder.py JSONDecoder.decode"),
+    _seen(
+        "json",
+        "busy",
+        "7: dask/bag/core.py reify > me/a.py f > ~json/decoder.py JSONDecoder.raw_decode",
+        "3: me/a.py f",
+    ),
+    _seen("strptime", _GIL, "7: me/a.py f > ~_strptime.py _strptime_datetime > ~_strptime.py _strptime"),
+    _seen("csv-module", "busy", "7: me/a.py rows > ~csv.py DictReader.__next__"),
+    _seen("markup", "busy", "7: me/a.py f > ~xml/etree/ElementTree.py XML"),
+    _seen("markup", _GIL, "7: me/a.py f > yaml/__init__.py safe_load > yaml/composer.py Composer.compose_node"),
+    _seen("excel", _GIL, "7: me/a.py f > pandas/io/excel/_base.py read_excel > openpyxl/worksheet/_reader.py x"),
+    _seen(
+        "decompressing",
+        "loading",
+        "7: pandas/io/parsers/readers.py read_csv > pandas/io/parsers/c_parser_wrapper.py CParserWrapper.read > "
+        "~gzip.py GzipFile.read > ~_compression.py DecompressReader.readinto > ~gzip.py _GzipReader.read",
+        "4: pandas/io/parsers/readers.py read_csv > pandas/io/parsers/c_parser_wrapper.py CParserWrapper.read",
+    ),
+    _seen("grown", "busy", "7: me/a.py f > numpy/lib/_function_base_impl.py append"),
+    _seen(
+        "grown",
+        _GIL,
+        "7: me/a.py f > pandas/core/indexing.py _LocationIndexer.__setitem__ > "
+        "pandas/core/indexing.py _iLocIndexer._setitem_with_indexer_missing > pandas/core/frame.py DataFrame._append_internal",
+    ),
+    _seen(
+        "rows-by-loc",
+        _GIL,
+        "2: me/a.py f > pandas/core/indexing.py _LocationIndexer.__getitem__ > pandas/core/frame.py DataFrame._get_value",
+        "2: me/a.py f > pandas/core/indexing.py _LocationIndexer.__getitem__ > "
+        "pandas/core/indexing.py _iLocIndexer._getitem_axis > pandas/core/frame.py DataFrame._ixs",
+        "3: me/a.py f > pandas/core/indexing.py _LocationIndexer.__getitem__",
+    ),
+    _seen("loads-models", "busy", "7: me/a.py f > torch/serialization.py load > torch/serialization.py _load"),
+    _seen(
+        "aws-clients",
+        "busy",
+        "7: me/a.py f > boto3/session.py Session.client > botocore/session.py Session.create_client",
+    ),
+    _seen("drawing", _GIL, "7: me/a.py plot > matplotlib/figure.py Figure.savefig > matplotlib/axes/_base.py draw"),
+    _seen(
+        "graphs-in-python",
+        "busy",
+        "7: me/a.py f > networkx/algorithms/shortest_paths/weighted.py _dijkstra_multisource",
+    ),
+    _seen(
+        "geometries",
+        _GIL,
+        "7: me/a.py f > shapely/geometry/base.py BaseGeometry.contains > shapely/predicates.py contains",
+    ),
     _seen("pandas-iterrows", _GIL, "4: me/a.py f > pandas/core/frame.py DataFrame.iterrows", "6: me/a.py f"),
     _seen(
         "groupby-apply",
@@ -281,6 +332,18 @@ SEEN = [
 
 #: Kind of finding, and stacks that look like those of a recipe, and are healthy, or something else.
 HEALTHY = [
+    # files that Dask's own readers parse, one join of frames, one selection by flags, and a table that is read again
+    ("busy", _stacks("9: dask/dataframe/io/csv.py pandas_read_text > pandas/io/parsers/readers.py read_csv")),
+    ("busy", _stacks("9: me/a.py f > pandas/core/reshape/concat.py concat > pandas/core/internals/concat.py x")),
+    (
+        "busy",
+        _stacks(
+            "9: me/a.py f > pandas/core/indexing.py _LocationIndexer.__getitem__ > "
+            "pandas/core/indexing.py _LocIndexer._getbool_axis > pandas/core/generic.py NDFrame.take"
+        ),
+    ),
+    ("thread-noncpu/gil", _stacks("9: me/json/decoder.py JSONDecoder.decode", "9: me/csv.py DictReader.__next__")),
+    ("busy", _stacks("4: me/a.py f > ~gzip.py GzipFile.read", "5: me/a.py f > pyarrow/csv.py read_csv")),
     # what Dask calls of its own to learn types, one file for each partition, and a slice
     (
         "client",
