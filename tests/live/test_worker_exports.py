@@ -1,5 +1,6 @@
 """A worker's own metrics are its accounts, under names of their own, on its own page only."""
 
+import asyncio
 import logging
 from types import SimpleNamespace
 from typing import Any
@@ -95,7 +96,8 @@ def pages() -> Any:
 
 def scraped(application: Any) -> str:
     handler = application.wildcard_router.rules[1].target()
-    handler.get()
+    if (answering := handler.get()) is not None:  # Dask's own is no coroutine
+        asyncio.run(answering)
     answer: bytes = handler.answer
     return answer.decode()
 
