@@ -162,7 +162,7 @@ def _room(report: EfficiencyReport) -> float:
 def _round(times: float) -> int:
     """Round down to one digit, from 10 on."""
     whole = int(max(times, 0.0))
-    unit = 10 ** max(len(str(whole)) - 1, 0)
+    unit = int(10.0 ** (len(str(whole)) - 1))
     return whole // unit * unit
 
 
