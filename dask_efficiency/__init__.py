@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from dask_efficiency.accounts.buckets import Bucket
+    from dask_efficiency.histories.history import history
     from dask_efficiency.plugin.client import NotRegisteredError, unregister
     from dask_efficiency.plugin.scheduler.plugin import EfficiencyPlugin, dask_setup
     from dask_efficiency.plugin.version import __version__
@@ -45,6 +46,7 @@ _HOMES = {
     "dask_setup": "dask_efficiency.plugin.scheduler.plugin",
     "efficiency_report": "dask_efficiency.report.efficiency_report",
     "get_trace": "dask_efficiency.runs.questions",
+    "history": "dask_efficiency.histories.history",
     "ideal_ladder": "dask_efficiency.simulation.calls",
     "load_ipython_extension": "dask_efficiency.report.notebook",
     "load_report": "dask_efficiency.report.files",
@@ -75,6 +77,7 @@ __all__ = [
     "dask_setup",
     "efficiency_report",
     "get_trace",
+    "history",
     "ideal_ladder",
     "load_report",
     "load_trace",

@@ -188,7 +188,7 @@ def test_no_number_of_a_file_ends_a_command(file: Any, odd: Any) -> None:
     together = value
     for at in one_of_each(value, (int, float)):
         more = forged(together, at, odd)
-        if at[0] != "summary" and is_taken(kind, written(more)):
+        if at[0] != "head" and is_taken(kind, written(more)):
             together = more
     for _ in outputs(kind, written(together)):
         pass
@@ -197,7 +197,7 @@ def test_no_number_of_a_file_ends_a_command(file: Any, odd: Any) -> None:
 def test_no_name_of_a_file_is_printed_raw(file: Any) -> None:
     kind, value, written = file
     together, taken = value, 0
-    for name in sorted(names_in({key: part for key, part in value.items() if key != "summary"})):
+    for name in sorted(names_in({key: part for key, part in value.items() if key != "head"})):
         more = renamed(together, name, f"{NAME}{taken}")
         if is_taken(kind, written(more)):
             together, taken = more, taken + 1

@@ -9,7 +9,7 @@ import pytest
 import dask_efficiency
 
 #: Folders with public names of their own.
-FOLDERS = ["fleet", "live", "mpi", "preflights", "runs", "simulation", "torch_traces"]
+FOLDERS = ["fleet", "histories", "live", "mpi", "preflights", "runs", "simulation", "torch_traces"]
 
 CHECK = """
 import importlib, pkgutil, random, sys, types

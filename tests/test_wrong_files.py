@@ -13,6 +13,7 @@ DATA = Path(__file__).parent / "data"
 COMMANDS = [
     "report {}",
     "compare report.json {}",
+    "history {}",
     "critical-path {}",
     "critical-path run.trace --before {}",
     "stragglers {}",

@@ -21,6 +21,7 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     "top": ("dask_efficiency.live.cli:command", "Watch what the threads of a cluster do now."),
     "stacks": ("dask_efficiency.live.cli:stacks_command", "Show what every thread of a cluster does now."),
     "compare": ("dask_efficiency.report.cli:compare_command", "Show what changed between two saved reports."),
+    "history": ("dask_efficiency.histories.cli:command", "Show runs over weeks, and which got worse."),
     "critical-path": ("dask_efficiency.runs.cli.critical_path:command", "Show what each second of a run was spent on."),
     "stragglers": ("dask_efficiency.report.cli:stragglers_command", "Find workers that are slower than their peers."),
     "simulate": ("dask_efficiency.simulation.cli:command", "Predict a recorded run on another cluster."),

@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 import functools
 import os
+import re
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
+from fractions import Fraction
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
@@ -139,6 +141,9 @@ def _written(name: str, what: str, **settings: Any) -> Decorator:
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Print all figures as JSON.")
 json_lines_option = click.option("--json", "as_json", is_flag=True, help="Print JSON, an object on each line.")
+markdown_option = click.option(
+    "--markdown", "as_markdown", is_flag=True, help="Print Markdown, for a comment or the summary of a job."
+)
 html_option = _written("--html", "Write a page that works offline")
 chrome_option = _written("--chrome", "Write a timeline for ui.perfetto.dev")
 what_if_option = click.option(
@@ -185,6 +190,31 @@ def cluster_option(*, required: bool = False) -> Decorator:
 def save_option(what: str, **settings: Any) -> Decorator:
     """``--save`` to a file that other commands and functions read."""
     return _written("--save", f"Save {what}", **settings)
+
+
+def texts_by_name(context: click.Context, parameter: click.Parameter, values: tuple[str, ...]) -> dict[str, str]:
+    """Parse labels such as ``branch=main``."""
+    found = {}
+    for value in values:
+        name, equals, text = value.partition("=")
+        if not name or not equals:
+            raise click.BadParameter(f"{value!r} is not a name and a text such as 'branch=main'")
+        found[name] = text
+    return found
+
+
+def label_option(what: str) -> Decorator:
+    """``--label`` of runs."""
+    return click.option("--label", "labels", multiple=True, callback=texts_by_name, metavar="NAME=TEXT", help=what)
+
+
+def percent(context: click.Context, parameter: click.Parameter, value: str | None) -> Fraction | None:
+    """Parse a share such as ``5%``."""
+    if value is None:
+        return None
+    if not re.fullmatch(r"\d+(\.\d+)? *%", value.strip()):
+        raise click.BadParameter(f"{value!r} is not a share such as 5% or 0.5%")
+    return Fraction(value.strip().rstrip("% ")) / 100
 
 
 def without_option(*parts: str) -> Decorator:

@@ -89,10 +89,16 @@ def tell(*lines: str, err: bool = False, **style: Any) -> None:
         click.secho(text, err=err, **style)
 
 
-def say(found: Any, *, as_json: bool, written: bool = False, everything: bool = True) -> None:
+def say(
+    found: Any, *, as_json: bool, as_markdown: bool = False, written: bool = False, everything: bool = True
+) -> None:
     """Print a result: all of it, or its first screen; if it was written to a file, only its headline."""
     if as_json:
         click.echo(json.dumps(found.to_dict(), indent=1))
+    elif as_markdown:
+        from dask_efficiency.show.markdown import markdown
+
+        click.echo(markdown(found.document if everything else found.first_screen), nl=False)
     elif written:
         tell(f"{found.document.headline}.")
     else:

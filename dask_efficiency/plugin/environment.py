@@ -13,6 +13,7 @@ from dask.utils import format_bytes
 from distributed.versions import get_versions
 
 from dask_efficiency.accounts.intake import fitting
+from dask_efficiency.plugin.commit import checked_out
 from dask_efficiency.plugin.version import __version__
 
 
@@ -73,8 +74,8 @@ def of_cluster(workers: Iterable[Any], clients: Iterable[Any]) -> dict[str, str]
 
 
 def of_client() -> dict[str, str]:
-    """Settings of this process, as a client, that differ from Dask's defaults."""
-    return settings(SHOWN_IF_CHANGED_BY_CLIENT, changed_only=True)
+    """Settings of this process, as a client, that differ from Dask's defaults; and the commit of its code."""
+    return settings(SHOWN_IF_CHANGED_BY_CLIENT, changed_only=True) | checked_out()
 
 
 def settings(names: Iterable[str], *, changed_only: bool = False) -> dict[str, str]:

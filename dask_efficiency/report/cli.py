@@ -6,7 +6,6 @@ import glob
 import json
 import math
 import os
-import re
 import shutil
 import sys
 from collections.abc import Iterable, Sequence
@@ -23,6 +22,9 @@ from dask_efficiency.cli.options import (
     folder_target,
     html_option,
     json_option,
+    label_option,
+    markdown_option,
+    percent,
     save_option,
     scheduler_options,
     target,
@@ -79,6 +81,7 @@ everything_option = click.option(
     metavar="FOLDER",
     help="Save the report in this folder, under a name with the time.",
 )
+@label_option("Keep this with the report, to choose its runs by in `history`; repeat for several.")
 @click.option(
     "--timeout",
     callback=timedelta,
@@ -135,12 +138,14 @@ def demo_command(workers: int, threads: int, save: str, dashboard: bool) -> None
 @save_option("the report")
 @html_option
 @json_option
+@markdown_option
 @partial(scheduler_options, required=False)
 def report_command(
     source: str | None,
     last: float | None,
     everything: bool,
     as_json: bool,
+    as_markdown: bool,
     save: str | None,
     html: str | None,
     connection: Connection,
@@ -156,7 +161,8 @@ def report_command(
             found.save(save)
         if html is not None:
             found.to_html(html)
-        say(found, as_json=as_json, written=save is not None or html is not None, everything=everything)
+        written = save is not None or html is not None
+        say(found, as_json=as_json, as_markdown=as_markdown, written=written, everything=everything)
 
 
 def _last_of_run(last: float | None) -> EfficiencyReport:
@@ -204,39 +210,33 @@ def explain_command(kind: tuple[str, ...]) -> None:
             tell("", "Recipes:", *(f"{one.name}: {one.title}" for one in known_recipes()))
 
 
-def _percent(context: click.Context, parameter: click.Parameter, value: str | None) -> Fraction | None:
-    if value is None:
-        return None
-    if not re.fullmatch(r"\d+(\.\d+)? *%", value.strip()):
-        raise click.BadParameter(f"{value!r} is not a share such as 5% or 0.5%")
-    return Fraction(value.strip().rstrip("% ")) / 100
-
-
 @click.command("compare")
 @click.argument("sides", nargs=-1, metavar="[BEFORE AFTER]")
 @click.option("--before", multiple=True, metavar="FILE", help="A run before; repeat for several.")
 @click.option("--after", multiple=True, metavar="FILE", help="A run after; repeat for several.")
 @click.option(
     "--max-loss",
-    callback=_percent,
+    callback=percent,
     metavar="PERCENT",
     help="End with exit code 1 if lost thread-seconds rose by more, such as 5%, and of several runs by more than their "
     "spread. Where nothing was lost before, any loss is more.",
 )
 @click.option(
     "--max-peak",
-    callback=_percent,
+    callback=percent,
     metavar="PERCENT",
     help="Likewise if the largest peak of a worker's memory rose by more, such as 10%.",
 )
 @html_option
 @json_option
+@markdown_option
 def compare_command(
     sides: tuple[str, ...],
     before: tuple[str, ...],
     after: tuple[str, ...],
     html: str | None,
     as_json: bool,
+    as_markdown: bool,
     max_loss: Fraction | None,
     max_peak: Fraction | None,
 ) -> None:
@@ -262,7 +262,7 @@ def compare_command(
         found = _compared(*((sides[0],), (sides[1],)) if sides else (before, after))
         if html is not None:
             found.to_html(html)
-        say(found, as_json=as_json, written=html is not None)
+        say(found, as_json=as_json, as_markdown=as_markdown, written=html is not None)
     if max_loss is not None:
         _check_max_loss(found, max_loss)
     if max_peak is not None:

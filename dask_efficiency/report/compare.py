@@ -16,6 +16,7 @@ from dask_efficiency.accounts.cluster.presence import GPU_ACTIVITIES
 from dask_efficiency.report.difference import Difference, finite_or_nan
 from dask_efficiency.report.files import load_report
 from dask_efficiency.report.gpu import summary
+from dask_efficiency.report.head import cluster_peak, worker_peak
 from dask_efficiency.report.model import EfficiencyReport
 from dask_efficiency.report.values import FACTORS
 from dask_efficiency.show.shown import Shown, late
@@ -164,7 +165,7 @@ class Comparison(Shown):
     @property
     def peaks(self) -> dict[str, Difference[float]]:
         """Most process memory in bytes, of a ``worker`` and of all at a time, the ``cluster``; NaN if unknown."""
-        return {"worker": self._numbers(_worker_peak), "cluster": self._numbers(_cluster_peak)}
+        return {"worker": self._numbers(worker_peak), "cluster": self._numbers(cluster_peak)}
 
     @property
     def byte_seconds(self) -> dict[str, Difference[float]]:
@@ -337,14 +338,6 @@ class Comparison(Shown):
         sides = [[numbers_of(run) for run in runs] for runs in self.sides.values()]
         names = dict.fromkeys(name for rows in sides for row in rows for name in row)
         return {name: Difference(*(tuple(row.get(name, 0) for row in rows) for rows in sides)) for name in names}
-
-
-def _worker_peak(run: EfficiencyReport) -> float:
-    return max((one.peak for one in run.memory.values() if one.peak), default=math.nan)
-
-
-def _cluster_peak(run: EfficiencyReport) -> float:
-    return math.nan if run.memory_timeline is None else run.memory_timeline.cluster.peak or math.nan
 
 
 def _byte_seconds(place: int, run: EfficiencyReport) -> float:

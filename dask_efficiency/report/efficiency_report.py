@@ -10,7 +10,7 @@ import threading
 import time
 import uuid
 import warnings
-from collections.abc import Generator, Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from types import FrameType
@@ -24,8 +24,9 @@ from dask_efficiency.accounts.cluster.windows import Interval
 from dask_efficiency.accounts.intake import fitting
 from dask_efficiency.accounts.lines import sending_lines
 from dask_efficiency.accounts.slow_worker import SlowWorker
-from dask_efficiency.plugin import environment, names, options
+from dask_efficiency.plugin import names, options
 from dask_efficiency.plugin.client import NotRegisteredError, ask, clock_offset, register
+from dask_efficiency.plugin.environment import of_client
 from dask_efficiency.plugin.guard import Decoration, decorate, decoration
 from dask_efficiency.plugin.patches import stays_off
 from dask_efficiency.plugin.scheduler.plugin import EfficiencyPlugin
@@ -41,6 +42,7 @@ from dask_efficiency.report.client_watch import (
     uploads_until_taken_in,
 )
 from dask_efficiency.report.conditions import has_own_threads
+from dask_efficiency.report.head import given_labels
 from dask_efficiency.report.model import EfficiencyReport
 from dask_efficiency.report.replies import ask_report, report_of
 from dask_efficiency.report.source_files import in_the_script
@@ -102,6 +104,8 @@ class efficiency_report:  # noqa: N801  # named as distributed names its context
         (:attr:`~dask_efficiency.EfficiencyReport.by_span` explains the share), on a cluster that others use, too. The
         buckets add up to that part of nthreads x elapsed. Figures of all clients together, such as the timeline, are
         left out, and so are ``no-work`` and the results of a trace.
+    labels
+        Labels of the report by name, such as ``{"branch": "main"}``, by which runs are chosen in a history.
     source
         True to keep source code: that of the block, and of the lines in it that sent tasks. The default is
         ``efficiency.source`` in Dask's configuration; always False if the scheduler's plugin forbids it.
@@ -136,12 +140,14 @@ class efficiency_report:  # noqa: N801  # named as distributed names its context
         savings: float | None = None,
         only: bool = False,
         source: bool | None = None,
+        labels: Mapping[str, str] | None = None,
     ) -> None:
         self._filename, self._client = _resolve_first(first, filename, client)
         self._storage_options = storage_options or {}
         # It travels with the tasks.
         self._name = fitting(name) if name else "efficiency_report"
         self._traced, self._only, self._source = trace, only, source
+        self._labels = given_labels(labels or {})
         if savings is not None and not 0 <= savings < math.inf:
             raise ValueError(f"savings is {savings!r:.80}; expected seconds, 0 or more and finite")
         self._simulated = {} if savings is None else {"seconds": savings}
@@ -343,7 +349,7 @@ class efficiency_report:  # noqa: N801  # named as distributed names its context
                 Decoration("rounds", "number of rounds", lambda: self._phases.rounds),
                 Decoration("client", "profile of the client", lambda: self._client_rows(payload, stopped)),
                 Decoration("sent_by", "number of graphs by line", lambda: dict(self._phases.sent_by)),
-                Decoration("settings", "list of the client's settings", environment.of_client),
+                Decoration("settings", "list of the client's settings", of_client),
                 Decoration("code", "source listing", lambda: block_at(self._place if self.holds_source else None)),
                 Decoration(
                     "computed_by", "list of lines that sent graphs", lambda: before | sending_lines(sent, lines)
@@ -354,7 +360,7 @@ class efficiency_report:  # noqa: N801  # named as distributed names its context
         notes = (*self._notes, *stays_off(), *missing)
         report = report_of(payload, name=self._name, started=self._started, notes=notes)
         settings, code = found.pop("settings", {}), report.code or found.pop("code", ())
-        found["ended_by"] = self._ended_by
+        found |= {"ended_by": self._ended_by, "labels": self._labels}
         report = replace(report, **{**found, "environment": {**report.environment, **settings}, "code": code})
         if trace is None or self._only:
             return replace(report, trace=trace)

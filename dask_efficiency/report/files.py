@@ -8,12 +8,13 @@ import math
 import os
 import zipfile
 from collections.abc import Callable, Mapping
-from dataclasses import MISSING, asdict, fields, is_dataclass
+from contextlib import suppress
+from dataclasses import MISSING, fields, is_dataclass
 from functools import cache
 from types import UnionType
-from typing import Any, get_args, get_origin, get_type_hints
+from typing import IO, Any, TypeVar, get_args, get_origin, get_type_hints
 
-from dask_efficiency.accounts.buckets import CAUSE_NAMES, Bucket
+from dask_efficiency.accounts.buckets import CAUSE_NAMES
 from dask_efficiency.accounts.checks import MAX_FLOAT, MAX_NANOSECONDS, RefusedPayload
 from dask_efficiency.accounts.cluster.account import ACTIVITIES
 from dask_efficiency.accounts.cluster.memory_timeline import MemoryTimeline
@@ -33,8 +34,7 @@ from dask_efficiency.files.storage import (
     stored,
     writing,
 )
-from dask_efficiency.report.findings import find, headline
-from dask_efficiency.report.gpu import plain, summary
+from dask_efficiency.report.head import RunHead, head_of
 from dask_efficiency.report.model import EfficiencyReport
 from dask_efficiency.report.turnover import Arrival
 from dask_efficiency.report.values import DASK_ACTIVITIES, OWN_ACTIVITIES, ClientRow
@@ -42,6 +42,10 @@ from dask_efficiency.report.values import DASK_ACTIVITIES, OWN_ACTIVITIES, Clien
 FORMAT = "dask-efficiency-report"
 #: Version of the format; grows when a reader of the old one would fail.
 VERSION = 1
+#: Bytes of a head's line at most; in a file with a longer one, all is read. Ten findings and twenty labels take 20 kB.
+MAX_HEAD = 1_000_000
+#: Bytes at the start of a file in which its format stands, so that no timeline of gigabytes is read for its head.
+_BEGINNING = 4096
 #: The trace is not JSON, and has its own file.
 _ELSEWHERE = "trace"
 #: Fields that files of before them lack.
@@ -58,18 +62,13 @@ _ADDED = frozenset(
             "sent_by",
             "doing",
             "lock_looks",
+            "labels",
         ),
         *("of_prefix", "carries", "total_bytes", "median_bytes", "largest_bytes"),
         *("in_threads", "last_memory", "memory_limit", "memory_timeline"),
         *("held_for", "held_at_peaks", "cluster_peak", "working_count", "median_working", "p95_working", "max_working"),
         *("hungriest_key", "working_alone", "left_bytes"),
     }
-)
-#: Properties of a report in its summary.
-_FIGURES = (
-    *("efficiency", "occupancy", "load_balance", "wall_clock_seconds", "cluster_seconds", "no_workers_seconds"),
-    *("client_seconds", "ideal_bounds", "ideal_seconds", "headroom", "mean_threads"),
-    *("thread_seconds", "useful_seconds"),
 )
 
 
@@ -80,11 +79,12 @@ class ReportFileError(ValueError):
 def to_dict(report: EfficiencyReport) -> dict[str, Any]:
     """Report as plain data, ready for JSON; numbers that are not finite are None.
 
-    The facts are columns of whole numbers. :func:`from_dict` ignores the summary, which is for readers with ``jq``.
+    The facts are columns of whole numbers. :func:`from_dict` ignores the head, which is for :func:`read_head` and for
+    readers with ``jq``.
     """
     data = _fields(report)
     del data[_ELSEWHERE]
-    return {"format": FORMAT, "version": VERSION, "summary": _summary(report), "report": data}
+    return {"format": FORMAT, "version": VERSION, "head": _plain(head_of(report)), "report": data}
 
 
 def _fields(value: Any) -> dict[str, Any]:
@@ -102,27 +102,21 @@ def _plain(value: Any) -> Any:
         return _fields(value)
     if isinstance(value, Mapping):
         return {key: _plain(item) for key, item in value.items()}
-    if isinstance(value, tuple):
+    if isinstance(value, tuple | list):
         return [_plain(item) for item in value]
     return finite(value) if isinstance(value, float) else value
 
 
-def _summary(report: EfficiencyReport) -> dict[str, Any]:
-    numbers = {
-        "headline": headline(report),
-        "findings": tuple(one.to_dict() for one in find(report)),
-        **{name: getattr(report, name) for name in _FIGURES},
-        "running_seconds": report.breakdown[Bucket.RUNNING],
-        "no_work_seconds": report.breakdown[Bucket.NO_WORK],
-        "factors": report.factors,
-        "gpu": None if (gpus := summary(report.gpu)) is None else plain(gpus),
-        "losses": tuple(asdict(loss) | {"bucket": str(loss.bucket)} for loss in report.losses),
-    }
-    return {name: _plain(number) for name, number in numbers.items()}
-
-
 def from_dict(data: Any) -> EfficiencyReport:
     """Report from the data of :func:`to_dict`; checks everything."""
+    _check_format(data)
+    report = data.get("report")
+    if not isinstance(report, dict):
+        raise ReportFileError(f"'report' is a {_kind(report)}; expected an object")
+    return EfficiencyReport(**_read(report, "report", EfficiencyReport))
+
+
+def _check_format(data: Any) -> None:
     if not isinstance(data, dict) or data.get("format") != FORMAT:
         found = f"format {data.get('format')!r:.80}" if isinstance(data, dict) else f"a {_kind(data)}"
         raise ReportFileError(f"found {found}; expected an object with format {FORMAT!r}")
@@ -131,18 +125,17 @@ def from_dict(data: Any) -> EfficiencyReport:
             f"found version {data.get('version')!r:.80} of {FORMAT!r}; expected {VERSION}: "
             "a newer dask-efficiency may have written it"
         )
-    report = data.get("report")
-    if not isinstance(report, dict):
-        raise ReportFileError(f"'report' is a {_kind(report)}; expected an object")
-    return EfficiencyReport(**_read(report, "report", EfficiencyReport))
 
 
 def save(report: EfficiencyReport, path: str | os.PathLike[str], *, new: bool = False, **storage_options: Any) -> None:
     """Write the report as JSON to a local path or any fsspec URL; a name in ``.gz``, ``.bz2`` or ``.xz`` compresses it.
 
-    A local file is replaced as a whole or not at all; with ``new``, none is, and FileExistsError says so.
+    A local file is replaced as a whole or not at all; with ``new``, none is, and FileExistsError says so. The first
+    line ends after the head.
     """
-    text = json.dumps(to_dict(report), allow_nan=False) + "\n"
+    data = to_dict(report)
+    rest = json.dumps({"report": data.pop("report")}, allow_nan=False)
+    text = f"{json.dumps(data, allow_nan=False)[:-1]},\n{rest[1:]}\n"
     with writing(path, compression="infer", new=new, **storage_options) as file:
         file.write(text.encode("ascii"))
 
@@ -165,14 +158,55 @@ def load_report(path: str | os.PathLike[str], **storage_options: Any) -> Efficie
         If the file does not exist.
     """
     target = os.fspath(path)
+    return _named(target, from_dict, _whole_object(stored(target, **storage_options), target))
+
+
+def read_head(file: IO[bytes], name: str) -> RunHead:
+    """Read the head of a saved report from an open file: its first line, or all of it if the head is elsewhere.
+
+    Raises
+    ------
+    ReportFileError
+        If the file is no report.
+    """
+    with suppress(DamagedFileError, ValueError, RecursionError):
+        line = decompressed(file, name).readline(MAX_HEAD)
+        if line.endswith(b",\n"):
+            return head_from_dict(json.loads(line[:-2].decode("utf-8") + "}", parse_constant=_no_constant))
+    file.seek(0)
+    with suppress(DamagedFileError):
+        if FORMAT.encode() not in decompressed(file, name).read(_BEGINNING):
+            raise ReportFileError(f"{name}: found no {FORMAT!r} file by its first {_BEGINNING} bytes")
+    file.seek(0)
+    return _named(name, head_from_dict, _whole_object(file.read(), name))
+
+
+def head_from_dict(data: Any) -> RunHead:
+    """Head from the data of :func:`to_dict`, whose report may be missing; checks everything."""
+    _check_format(data)
+    head: RunHead = _of_fields(RunHead)(data.get("head"), "head")
+    return head
+
+
+Found = TypeVar("Found")
+
+
+def _named(target: str, read: Callable[[Any], Found], data: Any) -> Found:
+    """Read the content of a file; errors name it."""
     try:
-        content = stored(target, **storage_options)
+        return read(data)
+    except ReportFileError as error:
+        raise ReportFileError(f"{target}: {error}") from None
+
+
+def _whole_object(content: bytes, target: str) -> Any:
+    try:
         if content.startswith(ZIP):
             members = Members(content, target)
             content = b"".join(map(members.read, members.names[:1]))
         else:
             content = decompressed(io.BytesIO(content), target).read()
-        data = json.loads(content.decode("utf-8"), parse_constant=_no_constant)
+        return json.loads(content.decode("utf-8"), parse_constant=_no_constant)
     except (DamagedFileError, zipfile.BadZipFile) as error:
         why = f"damaged or truncated ({error}); expected a compressed {FORMAT!r} file"
         raise ReportFileError(f"{target}: {why}") from error
@@ -180,10 +214,6 @@ def load_report(path: str | os.PathLike[str], **storage_options: Any) -> Efficie
         raise
     except (ValueError, RecursionError) as error:
         raise ReportFileError(f"{target}: found no valid JSON ({error}); expected a whole {FORMAT!r} file") from error
-    try:
-        return from_dict(data)
-    except ReportFileError as error:
-        raise ReportFileError(f"{target}: {error}") from None
 
 
 def _no_constant(name: str) -> Any:

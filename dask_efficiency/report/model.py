@@ -149,6 +149,8 @@ class EfficiencyReport(FactViews, Printed):
         Tasks that failed for good; and those that the block left outstanding or, in retrospect, paused workers hold up.
     stalls
         What stood still when the block ended, or a moment before; in retrospect, now. The most certain first.
+    labels
+        The user's own, by name, such as the branch: runs are chosen by them in a history.
     ended_by
         Exception that ended the block, ``"ValueError: no such file"``; empty if none did.
     trace
@@ -207,6 +209,7 @@ class EfficiencyReport(FactViews, Printed):
     unfinished: tuple[Unfinished, ...] = ()
     stalls: tuple[StalledWork, ...] = ()
     ended_by: str = ""
+    labels: Mapping[str, str] = field(default_factory=dict)
     trace: RunTrace | None = field(default=None, compare=False)
 
     @property

@@ -22,7 +22,7 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from functools import partial
@@ -73,6 +73,7 @@ class ScriptRun:
     savings: float | None = None
     #: Folder in which each report gets a name of its own.
     save_to: str | None = None
+    labels: Mapping[str, str] | None = None
     #: Seconds after which it is ended.
     timeout: float | None = None
     #: Says now and then how long tasks will yet take.
@@ -278,9 +279,9 @@ class Runner:
         from dask_efficiency.plugin.patches import CLUSTER_CLOSES, Replacements
         from dask_efficiency.report.efficiency_report import efficiency_report
 
-        address = _address(client)
-        traced = self._run.trace is not None
-        report = efficiency_report(client=client, name=self._run.name, trace=traced, savings=self._run.savings)
+        address, run = _address(client), self._run
+        asked: dict[str, Any] = {"trace": run.trace is not None, "savings": run.savings, "labels": run.labels}
+        report = efficiency_report(client=client, name=run.name, **asked)
         self._open[address] = client, report
         try:
             await report.__aenter__()

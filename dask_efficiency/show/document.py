@@ -192,6 +192,19 @@ class Spark:
 
 
 @dataclass(frozen=True, slots=True)
+class Trend:
+    """Values of one run after the other, and the medians of stretches of them; shares of the largest value."""
+
+    #: For each run its value, and a hint.
+    points: tuple[tuple[float, str], ...]
+    #: First run of each stretch, the one after its last, and its median.
+    stretches: tuple[tuple[int, int, float], ...]
+    #: Text of the largest value, at the top of the axis; and a description.
+    top: str
+    label: str
+
+
+@dataclass(frozen=True, slots=True)
 class Box:
     """A box of a flame graph, with a harmless name."""
 
@@ -261,7 +274,9 @@ class Code:
     text: str
 
 
-Figure: TypeAlias = ByBucket | Sides | Legend | Through | Levels | Spark | Flames | Along | Curve | Strips | Code
+Figure: TypeAlias = (
+    ByBucket | Sides | Legend | Through | Levels | Spark | Trend | Flames | Along | Curve | Strips | Code
+)
 Block: TypeAlias = "str | Aside | Table | Figure | Section"
 
 

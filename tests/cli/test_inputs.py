@@ -266,7 +266,7 @@ def test_a_cluster_that_records_is_reported_on_explained_and_judged(client: Clie
 
     def efficiency() -> Any:
         past = run("report", address(client), "--last", "30m", "--json")
-        return json.loads(past.stdout)["summary"]["efficiency"]
+        return json.loads(past.stdout)["head"]["efficiency"]
 
     # The past reaches to the last heartbeat.
     eventually(lambda: efficiency() is not None)

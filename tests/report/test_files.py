@@ -51,20 +51,20 @@ def test_a_report_travels_through_fsspec(tmp_path: Path) -> None:
     assert load_report(tmp_path / "new" / "r.json") == by_hand()
 
 
-def test_facts_are_in_whole_nanoseconds_and_the_summary_is_not_read() -> None:
+def test_facts_are_in_whole_nanoseconds_and_the_head_is_not_read() -> None:
     data = to_dict(by_hand())
     facts = data["report"]["facts"]
     names = facts["names"]
     rows = zip(facts["worker"], facts["bucket"], facts["value"], strict=True)
     of_a = {names[bucket]: ns for worker, bucket, ns in rows if names[worker] == "a" and ns}
     assert of_a == {"thread-cpu": 6_000_000_000, "spill": 3_000_000_000, "idle": 1_000_000_000}
-    assert data["summary"]["efficiency"] == 10 / 17
-    assert data["summary"]["losses"][0]["bucket"] == "spill"
-    assert data["summary"]["factors"]["memory"] == 13 / 16
-    assert data["summary"]["gpu"] is None
-    data["summary"] = "anything"
+    assert data["head"]["efficiency"] == 10 / 17
+    assert data["head"]["losses"][0]["bucket"] == "spill"
+    assert data["head"]["factors"]["memory"] == 13 / 16
+    assert data["head"]["gpu"] is None
+    data["head"] = "anything"
     assert from_dict(data) == by_hand()
-    gpu = to_dict(with_gpus())["summary"]["gpu"]
+    gpu = to_dict(with_gpus())["head"]["gpu"]
     assert gpu["activity_ns"] == {"kernels": 6 * SECOND, "copies": 1 * SECOND, "idle": 13 * SECOND}
     assert gpu["parallel_efficiency"] == 0.3
 
@@ -92,7 +92,7 @@ def test_nan_is_null_and_only_times_of_arrivals_may_be_unknown(tmp_path: Path) -
     save(report_of(arrivals=(Arrival("a", math.nan, 1.0, math.nan),)), tmp_path / "r.json")
     text = (tmp_path / "r.json").read_text()
     assert "NaN" not in text
-    assert json.loads(text)["summary"]["efficiency"] is None
+    assert json.loads(text)["head"]["efficiency"] is None
     (arrival,) = load_report(tmp_path / "r.json").arrivals
     assert math.isnan(arrival.asked)
     assert arrival.joined == 1.0

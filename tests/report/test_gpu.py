@@ -70,7 +70,7 @@ def test_nothing_is_lost_in_the_summary(by_worker: dict[str, GpuTotals]) -> None
     watched = [device.totals for device in found.devices]
     assert found.unattributed + sum(found.shares.values()) == sum(row.kernels + row.copies for row in watched)
     assert sum(kernel.ns for kernel in found.kernels) == sum(row.ns for totals in measured for row in totals.kernels)
-    data = to_dict(report_of(gpu=by_worker))["summary"]["gpu"]
+    data = to_dict(report_of(gpu=by_worker))["head"]["gpu"]
     assert json.loads(json.dumps(data, allow_nan=False))["elapsed_ns"] == plain(found)["elapsed_ns"] == found.elapsed
 
 

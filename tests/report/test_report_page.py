@@ -153,7 +153,7 @@ def test_the_data_are_the_headline_numbers_and_the_timeline() -> None:
     held = re.search(r'id="data">(.*?)</script>', render_page(by_hand(timeline=timeline)))
     assert held is not None
     data = json.loads(held.group(1))
-    assert data["summary"]["efficiency"] == by_hand().efficiency
+    assert data["head"]["efficiency"] == by_hand().efficiency
     rows = {"threads": {"idle": [3.0, 8.0]}, "causes": {"idle/graph": [1.0, 0.0]}}
     assert data["timeline"] == {"bin_seconds": 1.0, "seconds": 1.5, **rows}
 

@@ -310,13 +310,14 @@ CLOSED = {
 @pytest.mark.cluster
 @pytest.mark.parametrize("body", CLOSED.values(), ids=CLOSED)
 def test_a_cluster_is_reported_however_it_is_closed(folder: Path, body: str) -> None:
-    done = ran(folder, body, "--json", "run.json", "--html", "run.html", "--save-to", "runs")
+    done = ran(folder, body, "--json", "run.json", "--html", "run.html", "--save-to", "runs", "--label", "a=b=c")
     assert (done.returncode, done.stdout) == (0, "28\n")
     assert "tasks: 8 succeeded" in done.stderr
     assert (folder / "run.html").exists()
     (kept,) = (folder / "runs").iterdir()
     report = load_report(kept)
     assert report == load_report(folder / "run.json")
+    assert report.labels == {"a": "b=c"}
     assert report.notes == ()
     assert report.by_prefix["work"]["thread-noncpu"] >= 8 * 0.05
 

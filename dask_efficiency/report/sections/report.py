@@ -206,11 +206,11 @@ def _footer(report: EfficiencyReport) -> str:
 
 
 def _data(report: EfficiencyReport) -> dict[str, Any]:
-    """Summary and timeline: the full report would take more room than its page."""
+    """Head and timeline: the full report would take more room than its page."""
     whole = to_dict(report)
-    del whole["summary"]["findings"]  # they are shown
+    del whole["head"]["findings"]  # they are shown
     timeline = None if report.timeline is None else _mean_threads(report.timeline)
-    return {"format": whole["format"], "summary": whole["summary"], "timeline": timeline}
+    return {"format": whole["format"], "head": whole["head"], "timeline": timeline}
 
 
 def _mean_threads(timeline: Timeline) -> dict[str, Any]:

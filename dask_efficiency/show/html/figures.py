@@ -19,6 +19,7 @@ from dask_efficiency.show.document import (
     Peers,
     Slice,
     Strip,
+    Trend,
     bucket_label,
 )
 from dask_efficiency.show.drawn_buckets import COLOURS, BucketShare, ink, label_point, svg_path, wedges
@@ -185,6 +186,30 @@ def curve(block: Curve) -> Shape:
         "label": block.label,
         "width": CURVE_WIDTH,
         "height": CURVE_HEIGHT,
+    }
+
+
+#: Pixels of a figure of runs over time.
+_TREND = 120
+
+
+def trend(block: Trend) -> Shape:
+    """A dot for each run, in order, and a line for the median of each stretch; in per cent, and pixels from the top."""
+    steps = max(1, len(block.points))
+
+    def y(share: float) -> str:
+        return f"{8 + (_TREND - 8) * (1 - share):.1f}"
+
+    return {
+        "dots": [
+            {"x": f"{100 * (i + 0.5) / steps:.2f}", "y": y(share), "hint": hint}
+            for i, (share, hint) in enumerate(block.points)
+        ],
+        "medians": [
+            {"left": f"{100 * first / steps:.2f}", "right": f"{100 * stop / steps:.2f}", "y": y(share)}
+            for first, stop, share in block.stretches
+        ],
+        "height": _TREND,
     }
 
 

@@ -1,0 +1,197 @@
+"""Since which run a job is slower: alarms in histories without a change, planted changes that are found, and the index.
+
+    python -m benchmarks.history                          # 300 simulated histories of each kind, and 10,000 files
+    python -m benchmarks.history --real RUNS --nights 10  # runs of three programs, five of which change half way
+
+A simulated history is of 8 to 80 runs with noise of 1 to 10 %: normal, with heavy tails, to one side, with one odd run
+in fourteen, and where a run is like the one before it. Planted changes begin 4 to 20 runs before the end.
+
+The real programs run in turns, a night each turn, each as a process with a cluster of its own. A slower disk is one that
+sleeps longer for each block; a library is a folder on the path, and its version a label.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+
+from dask_efficiency import EfficiencyReport, history
+from dask_efficiency.accounts.facts import Facts
+from dask_efficiency.histories.folder import SavedRun
+from dask_efficiency.histories.history import Series
+from dask_efficiency.report.head import run_head
+
+KINDS = ("normal", "heavy tails", "to one side", "odd runs", "like the one before")
+NIGHT = 86_400.0
+EMPTY = EfficiencyReport("job", 0.0, 60.0, 60.0, Facts.of_views({}, {}), nthreads={"w": 4})
+
+
+def noise(rng: np.random.Generator, kind: str, runs: int, deviation: float) -> np.ndarray:
+    """Logarithms of what runs take over the usual."""
+    if kind == "heavy tails":
+        return rng.standard_t(3, runs) * deviation / 1.3
+    if kind == "to one side":
+        return rng.exponential(deviation, runs)
+    found = rng.normal(0, deviation, runs)
+    if kind == "odd runs":
+        found += (rng.random(runs) < 1 / 14) * rng.uniform(0.3, 1.5, runs)
+    if kind == "like the one before":
+        for i in range(1, runs):
+            found[i] = 0.3 * found[i - 1] + 0.95 * found[i]
+    return found
+
+
+def simulated(walls: np.ndarray, peaks: np.ndarray) -> Series:
+    """Series of runs of a minute and of 4 GiB a worker, times these."""
+    head = run_head(EMPTY)
+    heads = (
+        replace(head, started=i * NIGHT, wall_clock_seconds=60.0 * wall, worker_peak_bytes=(4 << 30) * peak)
+        for i, (wall, peak) in enumerate(zip(walls.tolist(), peaks.tolist(), strict=True))
+    )
+    return Series("job", tuple(SavedRun(f"{i}.json", each) for i, each in enumerate(heads)))
+
+
+def without_a_change(rng: np.random.Generator, kind: str, histories: int) -> str:
+    """Histories of one kind of noise in which a change is told, and those whose latest run is."""
+    told = worse = 0
+    for _ in range(histories):
+        runs, deviation = int(rng.integers(8, 81)), float(rng.uniform(0.01, 0.1))
+        one = simulated(*(np.exp(noise(rng, kind, runs, of)) for of in (deviation, deviation / 3)))
+        told += bool(one.changes)
+        worse += any(one.worse(figure, 0.1) for figure in ("wall_clock_seconds", "worker_peak_bytes"))
+    return f"{kind}: a change in {told} of {histories}, --fail-on-worse 10% in {worse} ({worse / histories:.1%})"
+
+
+def with_a_change(rng: np.random.Generator, rise: float, histories: int) -> str:
+    """Histories in which a planted rise is told at its run, or at the one beside it."""
+    found: Counter[str] = Counter()
+    for _ in range(histories):
+        since, kind, deviation = int(rng.integers(4, 21)), KINDS[rng.integers(4)], float(rng.uniform(0.01, 0.05))
+        runs = since + int(rng.integers(10, 61))
+        walls = np.exp(noise(rng, kind, runs, deviation))
+        walls[runs - since :] *= 1 + rise
+        told = [change.since for change in simulated(walls, np.ones(runs)).changes]
+        near = len(told) == 1 and abs(told[0] - since) <= 1
+        found["at its run" if told == [since] else "beside it" if near else "elsewhere" if told else "not"] += 1
+    return f"{rise:.0%} slower: " + ", ".join(f"{number} {where}" for where, number in found.most_common())
+
+
+def files(number: int) -> str:
+    """Seconds that reading so many reports takes, without an index and with it."""
+    with tempfile.TemporaryDirectory() as folder:
+        EMPTY.save(Path(folder) / "0.json")
+        text = (Path(folder) / "0.json").read_text()
+        for i in range(1, number):
+            (Path(folder) / f"{i}.json").write_text(text.replace('"started": 0.0', f'"started": {i * NIGHT}'))
+        took = []
+        for _ in range(2):
+            began = time.perf_counter()
+            assert len(history(folder).runs) == number
+            took.append(time.perf_counter() - began)
+    return f"{number} files: {took[0]:.1f} s, with the index {took[1]:.1f} s"
+
+
+PROGRAM = """
+import os, sys, time
+import numpy as np
+from dask import delayed
+from distributed import Client, LocalCluster
+sys.path.insert(0, os.environ["LIBRARY"])
+
+def read(i, blocks):
+    for _ in range(blocks):
+        time.sleep(float(os.environ["DISK"]))
+    return np.random.default_rng(i).random(200_000)
+
+def clean(x):
+    import cleaning
+    return cleaning.cleaned(x)
+
+def keep(i, mib):
+    return np.random.default_rng(i).random(mib << 17)
+
+if __name__ == "__main__":
+    how = sys.argv[1]
+    limit = int(os.environ["LIMIT"]) << 20
+    workers = int(os.environ["WORKERS"])
+    with LocalCluster(n_workers=workers, threads_per_worker=1, memory_limit=limit, dashboard_address=":0") as cluster:
+        with Client(cluster) as client:
+            client.wait_for_workers(workers)
+            parts = int(os.environ["PARTS"])
+            if how == "read":
+                client.gather(client.map(len, client.map(read, range(parts), blocks=240 // parts)))
+            elif how == "clean":
+                client.gather(client.map(np.sum, client.map(clean, client.map(read, range(parts), blocks=1))))
+            else:
+                held = client.map(keep, range(12), mib=32)
+                client.gather(client.map(np.sum, held))
+                client.gather(client.map(np.mean, held))
+"""
+LIBRARY = "import numpy as np\n\ndef cleaned(x):\n    for _ in range({times}):\n        x = np.sqrt(x)\n    return x\n"
+USUAL = {"DISK": "0.02", "LIMIT": "1000", "WORKERS": "2", "PARTS": "24", "library": "1"}
+#: By name: the program, what is usual of it, and what changes.
+PLANTED: dict[str, tuple[str, dict[str, str], dict[str, str]]] = {
+    "a slower disk": ("read", {}, {"DISK": "0.03"}),
+    "one worker fewer": ("read", {"WORKERS": "3"}, {"WORKERS": "2"}),
+    "a partition size": ("read", {"PARTS": "40"}, {"PARTS": "3"}),
+    "a library's version": ("clean", {}, {"library": "2"}),
+    "a memory limit": ("keep", {}, {"LIMIT": "280"}),
+    "nothing, reading": ("read", {}, {}),
+    "nothing, cleaning": ("clean", {}, {}),
+    "nothing, keeping": ("keep", {}, {}),
+}
+
+
+def real(folder: Path, nights: int) -> None:
+    """Run every program each night; in the second half, with what is planted."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for version, times in (("1", 600), ("2", 1200)):
+        (folder / f"library-{version}").mkdir(exist_ok=True)
+        (folder / f"library-{version}" / "cleaning.py").write_text(LIBRARY.format(times=times))
+    for name in PLANTED:
+        (folder / f"{name.replace(' ', '_')}.py").write_text(PROGRAM)
+    for night in range(nights):
+        for name, (how, usual, change) in PLANTED.items():
+            settings = USUAL | usual | (change if night >= nights // 2 else {})
+            version = settings.pop("library")
+            settings["LIBRARY"] = settings["PYTHONPATH"] = str(folder / f"library-{version}")
+            label = ["--label", f"library={version}"] if how == "clean" else []
+            script = str(folder / f"{name.replace(' ', '_')}.py")
+            starts = "from dask_efficiency.cli import main; main()"
+            options = ["run", "--save-to", str(folder / "runs"), *label, script, how]
+            command = [sys.executable, "-c", starts, *options]
+            subprocess.run(command, env=os.environ | settings, check=True, capture_output=True)
+        print(f"night {night + 1} of {nights}", flush=True)
+    print(history(folder / "runs"))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--histories", type=int, default=300)
+    parser.add_argument("--files", type=int, default=10_000)
+    parser.add_argument("--seed", type=int, default=61)
+    parser.add_argument("--real", type=Path, metavar="FOLDER", help="run the programs, and keep their reports here")
+    parser.add_argument("--nights", type=int, default=10)
+    arguments = parser.parse_args()
+    if arguments.real is not None:
+        real(arguments.real, arguments.nights)
+        return
+    rng = np.random.default_rng(arguments.seed)
+    for kind in KINDS:
+        print(without_a_change(rng, kind, arguments.histories), flush=True)
+    for rise in (0.1, 0.2, 0.31):
+        print(with_a_change(rng, rise, arguments.histories), flush=True)
+    print(files(arguments.files))
+
+
+if __name__ == "__main__":
+    main()

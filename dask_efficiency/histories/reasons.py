@@ -1,0 +1,80 @@
+"""Reasons for a change in a history: what else differs between the runs before and after it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from dask_efficiency.histories.history import Change
+from dask_efficiency.report.compare import Comparison
+from dask_efficiency.report.comparison_findings import format_rise
+from dask_efficiency.report.wall_clock import WORTH_SAYING
+from dask_efficiency.show.figures import lower_first, name_of, sentence
+
+#: Findings of the comparison, and settings, that are named. By eye.
+MAX_CAUSES, MAX_SETTINGS = 2, 3
+#: Characters of a commit, as Git shows it.
+_SHORT = 10
+
+
+def reasons(change: Change) -> tuple[str, ...]:
+    """What came with a change, a clause each: losses of time, work, workers, versions and settings, and the commit."""
+    try:
+        found = change.comparison
+    except (OSError, ValueError) as error:
+        return (f"the reports could not be compared: {sentence(str(error))}",)
+    return (
+        *_losses(change, found),
+        *_work(found),
+        *_workers(found),
+        *_settings(found),
+        *_labels(change),
+        *_commit(change),
+    )
+
+
+def _losses(change: Change, found: Comparison) -> Iterator[str]:
+    if change.figure != "wall_clock_seconds":
+        return
+    words = ("New", "Grown") if change.is_worse else ("Less", "Gone")
+    along = [one for one in found.findings if one.title.startswith(words)]
+    for one in along[:MAX_CAUSES]:
+        yield lower_first(one.title) + (f" ({one.where})" if one.where else "")
+
+
+def _work(found: Comparison) -> Iterator[str]:
+    useful = found.useful
+    if abs(useful.rise) >= WORTH_SAYING and not useful.within_spread:
+        yield f"useful time {format_rise(useful.rise)}"
+    for name, count in found.tasks.items():
+        if count.change and not count.within_spread and abs(count.rise) >= WORTH_SAYING:
+            yield f"{count.after} tasks {name_of(name)} instead of {count.before}"
+
+
+def _workers(found: Comparison) -> Iterator[str]:
+    for size, word in ((found.workers, "workers"), (found.threads, "threads")):
+        if size.change and not size.within_spread:
+            yield f"{size.after} {word} instead of {size.before}"
+
+
+def _settings(found: Comparison) -> Iterator[str]:
+    """Versions and settings that no run before shares with one after."""
+    others = (name for name in found.environment if name not in ("workers", "threads", "commit"))
+    differ = [name for name in others if not set.intersection(*map(set, found.environment[name]))]
+    for name in differ[:MAX_SETTINGS]:
+        before, after = found.environment[name]
+        yield f"{name_of(name)} {name_of(before[-1] or 'unknown')} -> {name_of(after[0] or 'unknown')}"
+    if differ[MAX_SETTINGS:]:
+        yield f"{len(differ) - MAX_SETTINGS} more settings"
+
+
+def _labels(change: Change) -> Iterator[str]:
+    before, after = change.before[-1].head.labels, change.first.head.labels
+    for name in sorted(before.keys() & after.keys()):
+        if before[name] != after[name]:
+            yield f"{name_of(name)} {name_of(before[name])} -> {name_of(after[name])}"
+
+
+def _commit(change: Change) -> Iterator[str]:
+    before, after = (run.head.versions.get("commit", "")[:_SHORT] for run in (change.before[-1], change.first))
+    if before and after and before != after:
+        yield f"commit {name_of(before)} -> {name_of(after)}"

@@ -1,0 +1,32 @@
+import re
+
+from dask_efficiency.show.document import Document, Section, Spark, Table
+from dask_efficiency.show.markdown import markdown
+from tests.report.samples import by_hand
+
+
+def test_a_document_is_headline_findings_and_folded_sections() -> None:
+    table = Table(("cause", "seconds"), (("spill", "3.0"), ("a|b", "1.0")))
+    sections = (
+        Section("Causes", ("a sentence", Spark("memory", (0.5, 1.0)), table)),
+        Section("Caveats", ("x",), caveat=True),
+    )
+    found = Document("a run", "2 workers", "10 s lost", sections, findings=(("Spilling: saves 1 s", "Buy memory."),))
+    assert markdown(found) == (
+        "### 10 s lost\n\na run. 2 workers\n\n1. Spilling: saves 1 s\n   Buy memory.\n\n"
+        "<details><summary>Causes</summary>\n\na sentence\n\nmemory  \n`▄█`\n\n"
+        "| cause | seconds |\n| --- | ---: |\n| spill | 3.0 |\n| a\\|b | 1.0 |\n\n</details>\n\n**Caveats**\n\nx\n"
+    )
+
+
+def test_names_make_no_link_picture_mention_or_markup() -> None:
+    evil = "![x](https://a.b/c.png) <img> @team #1 `code` *b* $m$ www.a.b"
+    text = markdown(Document(evil, "", evil, ()))
+    assert re.findall(r"(?<!\\)[\[\]<@#`*$]|(?<!\\):/", text) == ["#"] * 3  # the heading's
+    assert "www." not in text
+
+
+def test_a_report_and_a_comparison_are_shown_as_markdown() -> None:
+    text = markdown(by_hand().first_screen)
+    assert text.startswith("### 5.0 s, of which")
+    assert "1. Spilling to disk: saves up to 750 ms." in text
