@@ -75,7 +75,7 @@ pytest: setup
 
 .PHONY: without
 without: setup ## The core's tests without each wing in turn, deleted in a copy
-	@for wing in live preflights fleet torch_traces simulation histories mpi; do echo "without $$wing" && .ci/without $$wing; done
+	@for wing in live preflights fleet torch_traces simulation histories pytest_plugin mpi; do echo "without $$wing" && .ci/without $$wing; done
 
 .PHONY: test-matrix
 test-matrix: ## Tests on other versions of Python and distributed, and without extras, in .venv-matrix

@@ -4,10 +4,10 @@
     python -m benchmarks.history --real RUNS --nights 10  # runs of three programs, five of which change half way
 
 A simulated history is of 8 to 80 runs with noise of 1 to 10 %: normal, with heavy tails, to one side, with one odd run
-in fourteen, and where a run is like the one before it. Planted changes begin 4 to 20 runs before the end.
+in twenty, and where a run is like the one before it. Planted changes begin 4 to 20 runs before the end.
 
-The real programs run in turns, a night each turn, each as a process with a cluster of its own. A slower disk is one that
-sleeps longer for each block; a library is a folder on the path, and its version a label.
+The real programs run in turns, a night each turn, each as a process with a cluster of its own. A slower disk is one
+that sleeps longer for each block; a library is a folder on the path, and its version a label.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def noise(rng: np.random.Generator, kind: str, runs: int, deviation: float) -> n
         return rng.exponential(deviation, runs)
     found = rng.normal(0, deviation, runs)
     if kind == "odd runs":
-        found += (rng.random(runs) < 1 / 14) * rng.uniform(0.3, 1.5, runs)
+        found += (rng.random(runs) < 1 / 20) * rng.uniform(0.3, 1.5, runs)
     if kind == "like the one before":
         for i in range(1, runs):
             found[i] = 0.3 * found[i - 1] + 0.95 * found[i]

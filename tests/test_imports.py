@@ -65,7 +65,7 @@ def test_a_circle_is_found_however_late_its_last_import_is(tmp_path: Path, late:
 #: Rooms whose tests are run without each wing in turn, by `.ci/without`.
 ROOMS = ("cli", "plugin", "report", "runs")
 #: Folders that may be missing: no other room imports them.
-WINGS = ("fleet", "histories", "live", "mpi", "preflights", "simulation", "torch_traces")
+WINGS = ("fleet", "histories", "live", "mpi", "preflights", "pytest_plugin", "simulation", "torch_traces")
 
 
 def test_tests_of_rooms_that_stand_without_a_wing_import_none() -> None:

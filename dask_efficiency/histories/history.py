@@ -25,6 +25,8 @@ FIGURES: Mapping[str, str] = {"wall_clock_seconds": "time", "worker_peak_bytes":
 COMPARED = 8
 #: Runs before the latest by which it is judged, and the fewest by which it is judged at all.
 JUDGED_BY, FEWEST_BEFORE = 20, 5
+#: Spreads of a comparison, of 2.5 deviations each, beyond which one run is worse: four deviations. By simulation.
+SPREADS = 1.6
 
 
 @dataclass(frozen=True)
@@ -103,7 +105,7 @@ class Series:
         values = _values(before, figure)
         stretch = values[max(change_points(values), default=0) :]
         found = Difference(stretch[-JUDGED_BY:], _values((latest,), figure))
-        is_worse = found.rise > than and not found.within_spread
+        is_worse = found.rise > than and not found.within_spread and found.change > SPREADS * (found.spread or 0.0)
         return WorseRun(self.name, figure, latest, found) if is_worse else None
 
 

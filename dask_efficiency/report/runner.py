@@ -69,7 +69,6 @@ class ScriptRun:
     html: str | None = None
     json: str | None = None
     trace: str | None = None
-    #: Most seconds that cures are simulated for.
     savings: float | None = None
     #: Folder in which each report gets a name of its own.
     save_to: str | None = None
@@ -230,13 +229,14 @@ class Runner:
         self.watch()
         self._local = distributed.Client()
 
-    def watch(self) -> None:
-        """Follow each client that this process creates from now on."""
+    def watch(self, *, signals: bool = True) -> None:
+        """Follow each client that this process creates from now on; report before ``signals`` that end it."""
         from distributed import Client
 
         from dask_efficiency.plugin.patches import CLIENT_CLOSES, CLIENT_STARTS, Replacements
 
-        before_termination(self.terminated)
+        if signals:
+            before_termination(self.terminated)
 
         def starting(original: Callable[..., Any]) -> Callable[..., Any]:
             async def _start(client: Client, *args: Any, **kwargs: Any) -> Any:

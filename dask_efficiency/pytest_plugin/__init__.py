@@ -1,0 +1,1 @@
+"""Plugin for pytest: reports of tests that use a client, and limits that they keep."""

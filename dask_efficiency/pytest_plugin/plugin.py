@@ -1,0 +1,157 @@
+"""Hooks and the fixture `efficiency` of pytest: nothing is measured, nor imported, until a test asks for it."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from dask_efficiency.pytest_plugin.limits import Limits
+    from dask_efficiency.pytest_plugin.measured import Measured
+    from dask_efficiency.report.model import EfficiencyReport
+
+MARKER = (
+    "efficiency(max_seconds=, min_efficiency=, max_memory=, no=[]): report on this test's cluster by dask-efficiency, "
+    "and fail beyond these limits"
+)
+#: Name of what a test tells the summary, as a property of its report.
+_PROPERTY = "dask_efficiency"
+#: Tests in the summary, the longest first; and characters of a file's name.
+_SHOWN, _LONGEST = 10, 150
+
+_measured: Measured | None = None
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add the options, which are off by default."""
+    group = parser.getgroup("dask-efficiency")
+    saved = "Save the reports of tests with the marker or the fixture `efficiency` in this folder, by node id."
+    group.addoption("--dask-efficiency", metavar="FOLDER", help=saved)
+    compared = "Compare them with those of this folder, and of the folders in it."
+    group.addoption("--dask-efficiency-baseline", metavar="FOLDER", help=compared)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Tell pytest of the marker."""
+    config.addinivalue_line("markers", MARKER)
+
+
+@pytest.fixture
+def efficiency(request: pytest.FixtureRequest) -> Callable[..., Any]:
+    """:class:`~dask_efficiency.efficiency_report` with the name of the test, for a block in it."""
+    from dask_efficiency.report.efficiency_report import efficiency_report
+
+    return partial(efficiency_report, name=request.node.nodeid)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
+    """Measure a test that is marked, or that uses the fixture; judge it if it passed."""
+    marker = item.get_closest_marker("efficiency")
+    if marker is None and "efficiency" not in getattr(item, "fixturenames", ()):
+        return (yield)
+    from dask_efficiency.accounts.cluster.failures import error_text
+    from dask_efficiency.pytest_plugin.limits import Limits
+
+    limits = Limits.of({} if marker is None else dict(marker.kwargs))
+    measured = _the_measured()
+    measured.begin(item.nodeid)
+    try:
+        result = yield
+    except pytest.skip.Exception:
+        measured.end()
+        raise
+    except BaseException as error:
+        _tell(item, *measured.end(error_text(error)))
+        raise
+    reports, notes = measured.end()
+    _tell(item, reports, notes)
+    _judge(reports, limits)
+    return result
+
+
+def _the_measured() -> Measured:
+    global _measured
+    if _measured is None:
+        from dask_efficiency.pytest_plugin.measured import Measured
+
+        _measured = Measured()
+    return _measured
+
+
+def _judge(reports: list[EfficiencyReport], limits: Limits) -> None:
+    """Fail a test beyond its limits, with the first finding of its report as the message."""
+    for report in reports:
+        if broken := list(limits.broken(report)):
+            first = [one.in_a_line for one in report.findings[:1]]
+            pytest.fail("\n".join((*first, *(f"beyond its limits: {clause}" for clause in broken))), pytrace=False)
+
+
+def _tell(item: pytest.Item, reports: list[EfficiencyReport], notes: list[str]) -> None:
+    """Save the reports of a test, and keep what the summary says of it."""
+    told: dict[str, Any] = {"node": item.nodeid, "seconds": 0.0, "lines": [], "notes": list(notes)}
+    folder, baseline = (item.config.getoption(name) for name in ("dask_efficiency", "dask_efficiency_baseline"))
+    for number, report in enumerate(reports, 1):
+        told["seconds"] = max(told["seconds"], report.wall_clock_seconds)
+        told["lines"].append(report.headline)
+        name = file_name(item.nodeid, number)
+        try:
+            if folder is not None:
+                os.makedirs(folder, exist_ok=True)
+                report.save(os.path.join(folder, name))
+            if baseline is not None and (line := _compared(baseline, report, name, folder)):
+                told["lines"].append(line)
+        except (OSError, ValueError) as error:
+            told["notes"].append(str(error))
+    item.user_properties.append((_PROPERTY, told))
+
+
+def file_name(node: str, number: int = 1) -> str:
+    """File of the report of a test: its node id in letters that every file system has."""
+    name = re.sub(r"[^\w.\[\]-]+", "_", node, flags=re.ASCII)
+    if name != node.replace("/", "_").replace("::", "_") or len(name) > _LONGEST:  # two may look the same
+        name = f"{name[:_LONGEST]}-{hashlib.sha256(node.encode(errors='replace')).hexdigest()[:8]}"
+    return f"{name}.json" if number == 1 else f"{name}-{number}.json"
+
+
+def _compared(baseline: str, report: EfficiencyReport, name: str, folder: str | None) -> str:
+    """Headline of the comparison with all runs of a test in the baseline; of several runs in the folder with all."""
+    from dask_efficiency.report.compare import compare
+
+    before = sorted(map(str, Path(baseline).rglob(re.sub(r"([\[\]*?])", r"[\1]", name))))
+    after = [] if folder is None else sorted(map(str, Path(folder).rglob(re.sub(r"([\[\]*?])", r"[\1]", name))))
+    return f"against the baseline: {compare(before, after or report).headline}" if before else ""
+
+
+def pytest_terminal_summary(terminalreporter: Any) -> None:
+    """Write what the tests of all processes told: the longest first, and what was not measured."""
+    told = [
+        value
+        for reports in terminalreporter.stats.values()
+        for report in reports
+        if getattr(report, "when", "") == "call"
+        for name, value in report.user_properties
+        if name == _PROPERTY
+    ]
+    if not told:
+        return
+    from dask_efficiency.show.figures import harmless
+
+    terminalreporter.section("dask-efficiency")
+    measured = sorted((one for one in told if one["lines"]), key=lambda one: -one["seconds"])
+    for one in measured[:_SHOWN]:
+        terminalreporter.write_line(harmless(one["node"]))
+        for line in (*one["lines"], *one["notes"]):
+            terminalreporter.write_line(f"    {harmless(line)}")
+    if measured[_SHOWN:]:
+        terminalreporter.write_line(f"{len(measured) - _SHOWN} more tests were shorter")
+    for one in (one for one in told if not one["lines"]):
+        why = "; ".join(one["notes"]) or "it used no client"
+        terminalreporter.write_line(harmless(f"{one['node']}: not measured, {why}"))

@@ -1,0 +1,150 @@
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from dask_efficiency import load_report
+from dask_efficiency.pytest_plugin.plugin import file_name
+
+TESTS = """
+import time
+import pytest
+from distributed import Client, LocalCluster
+
+def local():
+    return LocalCluster(n_workers=1, threads_per_worker=2, processes=False, dashboard_address=":0")
+
+@pytest.fixture(scope="module")
+def client():
+    with local() as cluster, Client(cluster) as client:
+        yield client
+
+@pytest.mark.efficiency(no=["spill", "recomputed"])
+@pytest.mark.parametrize("n", [1, 2])
+def test_good(client, n):
+    assert client.submit(sum, [n, 1], pure=False).result() == n + 1
+
+@pytest.mark.efficiency(no=["thread-noncpu"])
+def test_sleeps(client):
+    client.submit(time.sleep, 0.3, pure=False).result()
+
+@pytest.mark.efficiency
+def test_of_its_own():
+    with local() as cluster, Client(cluster) as client:
+        client.submit(sum, [1], pure=False).result()
+
+@pytest.mark.efficiency
+def test_async():
+    import asyncio
+    async def main():
+        options = {"n_workers": 1, "processes": False, "dashboard_address": ":0"}
+        async with LocalCluster(asynchronous=True, **options) as cluster, Client(cluster, asynchronous=True) as client:
+            return await client.submit(sum, [1, 2], pure=False)
+    assert asyncio.run(main()) == 3
+
+@pytest.mark.efficiency(max_seconds=60)
+def test_fails(client):
+    client.submit(sum, [1], pure=False).result()
+    raise RuntimeError("its own fault")
+
+@pytest.mark.efficiency(max_seconds=60)
+def test_without_a_cluster():
+    pass
+
+@pytest.mark.efficiency(max_second=60)
+def test_misspelt(client):
+    pass
+
+@pytest.mark.efficiency
+def test_skips(client):
+    pytest.skip("not today")
+
+def test_block(client, efficiency):
+    with efficiency() as report:
+        client.submit(sum, [1], pure=False).result()
+    assert report.tasks == {"succeeded": 1}
+    assert report.name.endswith("::test_block")
+
+def test_unmarked(client):
+    client.submit(sum, [1], pure=False).result()
+"""
+#: Tests of which there is a report.
+MEASURED = ["test_good[1]", "test_good[2]", "test_sleeps", "test_of_its_own", "test_async", "test_fails", "test_block"]
+
+
+def ran(folder: Path, *options: str) -> str:
+    """Output of pytest on the tests above, with the plugin as its entry point would have it."""
+    (folder / "test_them.py").write_text(TESTS)
+    plugin = ["-p", "no:dask-efficiency", "-p", "dask_efficiency.pytest_plugin.plugin", "-p", "no:cacheprovider"]
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        *plugin,
+        "-c",
+        os.devnull,
+        "--rootdir",
+        ".",
+        "-q",
+        *options,
+        "test_them.py",
+    ]
+    environment = os.environ | {"COLUMNS": "200", "PYTHONPATH": os.pathsep.join(sys.path)}
+    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True)
+    return done.stdout + done.stderr
+
+
+@pytest.mark.cluster
+@pytest.mark.parametrize("processes", [[], ["-p", "xdist", "-n", "2"]], ids=["alone", "xdist"])
+def test_each_marked_test_has_its_report_and_keeps_its_limits(tmp_path: Path, processes: list[str]) -> None:
+    output = ran(tmp_path, "--dask-efficiency", "runs", *processes)
+    assert "3 failed, 7 passed, 1 skipped" in output, output
+    saved = {path.name: load_report(path) for path in (tmp_path / "runs").iterdir()}
+    assert sorted(saved) == sorted(f"test_them.py_{name}.json" for name in MEASURED)
+    for name in MEASURED:
+        report = saved[f"test_them.py_{name}.json"]
+        assert report.name == f"test_them.py::{name}"
+        assert report.tasks == {"succeeded": 1}, name
+    assert saved["test_them.py_test_fails.json"].ended_by == "RuntimeError: its own fault"
+    assert saved["test_them.py_test_sleeps.json"].ended_by == ""
+    assert "beyond its limits: " in output
+    assert "thread time in thread-noncpu, and there may be none" in output
+    assert "efficiency(max_second=...) is unknown" in output
+    summary = output.partition("= dask-efficiency =")[2]
+    assert "test_them.py::test_without_a_cluster: not measured, it used no client" in summary
+    assert "\ntest_them.py::test_good[1]\n    " in summary
+    assert "test_unmarked" not in summary
+
+
+@pytest.mark.cluster
+def test_reports_are_compared_with_those_of_a_baseline(tmp_path: Path) -> None:
+    options = ["-k", "test_good", "--dask-efficiency"]
+    ran(tmp_path, *options, "main/1")
+    ran(tmp_path, *options, "main/2")
+    output = ran(tmp_path, *options, "branch", "--dask-efficiency-baseline", "main")
+    assert output.count("    against the baseline: ") == 2, output
+
+
+@pytest.mark.cluster
+def test_without_being_asked_nothing_is_measured_or_saved(tmp_path: Path) -> None:
+    output = ran(tmp_path, "-k", "test_unmarked")
+    assert "dask-efficiency" not in output
+    assert [path.name for path in tmp_path.iterdir() if path.name != "__pycache__"] == ["test_them.py"]
+
+
+def test_the_plugin_imports_nothing_until_a_test_asks() -> None:
+    code = (
+        "import sys, dask_efficiency.pytest_plugin.plugin; print('distributed' in sys.modules, 'numpy' in sys.modules)"
+    )
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout == "False False\n"
+
+
+def test_a_file_has_a_name_that_every_file_system_takes_and_no_other_test_has() -> None:
+    assert file_name("tests/test_a.py::test_b[1]") == "tests_test_a.py_test_b[1].json"
+    assert file_name("a.py::b", 2) == "a.py_b-2.json"
+    odd = [f"a.py::b[{text}]" for text in ("x/y", "x y", "x:y", "\ud800", "é", "../..", "z" * 300, "z" * 301)]
+    names = [file_name(node) for node in odd]
+    assert len(set(names)) == len(names)
+    assert all(name.isascii() and len(name) < 200 and not set(name) & set("/\\: ") for name in names)
