@@ -87,7 +87,7 @@ def given_labels(labels: Mapping[str, str]) -> dict[str, str]:
 
 
 def run_head(report: EfficiencyReport) -> RunHead:
-    """What a history has of a report."""
+    """Row of a report in a history."""
     first = next(iter(find(report)), None)
     return RunHead(
         name=report.name,
