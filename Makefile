@@ -85,7 +85,7 @@ test-matrix: ## Tests on other versions of Python and distributed, and without e
 	@WHICH='not slow' .ci/matrix $(lastword $(MATRIX_PYTHONS)) $(lastword $(MATRIX_DISTRIBUTED)) none
 
 .PHONY: journeys
-journeys: setup ## What seven strangers type, each in a fresh environment, and the time to their answers
+journeys: setup ## What nine strangers type, each in a fresh environment, and the time to their answers
 	@$(BIN)/python -m tests.journeys
 
 .PHONY: monitor

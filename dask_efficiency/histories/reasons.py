@@ -17,7 +17,7 @@ _SHORT = 10
 
 
 def reasons(change: Change) -> tuple[str, ...]:
-    """Differences that came with a change, a clause each: losses of time, work, workers, versions and settings, and the commit."""
+    """Differences that came with a change, a clause each: losses, work, workers, settings, labels and commit."""
     try:
         found = change.comparison
     except (OSError, ValueError) as error:

@@ -1,4 +1,4 @@
-"""Journeys: what seven strangers type, each in a fresh environment, and how long it takes until they know the answer.
+"""Journeys: what nine strangers type, each in a fresh environment, and how long it takes until they know the answer.
 
     python -m tests.journeys               # all that can run here
     python -m tests.journeys laptop gate   # these

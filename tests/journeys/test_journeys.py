@@ -36,5 +36,5 @@ def test_a_journey_has_its_answer_and_its_page(journey: Journey) -> None:
     assert (ROOT / journey.head("pages").split()[0]).exists() or journey.name == "notebook"
 
 
-def test_there_are_seven_journeys() -> None:
-    assert len(journeys()) == 7
+def test_there_are_nine_journeys() -> None:
+    assert len(journeys()) == 9
