@@ -40,10 +40,10 @@ class Measured(Runner):
             self._ask(client, opening=True)
 
     def end(self, ended_by: str = "") -> tuple[list[EfficiencyReport], list[str]]:
-        """Close the reports; returns them with notes on what was not measured."""
+        """Close the reports; returns those of clusters with work, and notes on what was not measured."""
         for client, _ in list(self._open.values()):
             self._ask(client, opening=False)
-        reports = [replace(report, ended_by=ended_by) for report, _ in self._ended]
+        reports = [replace(report, ended_by=ended_by) for report, _ in self._ended if report.cluster_seconds]
         notes, self._notes = self._notes, []
         self._ended, self._clients, self._open, self._run = [], [], {}, _NONE
         return reports, notes

@@ -60,7 +60,10 @@ def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
     from dask_efficiency.accounts.cluster.failures import error_text
     from dask_efficiency.pytest_plugin.limits import Limits
 
-    limits = Limits.of({} if marker is None else dict(marker.kwargs))
+    try:
+        limits = Limits.of({} if marker is None else dict(marker.kwargs))
+    except ValueError as error:
+        pytest.fail(str(error), pytrace=False)
     measured = _the_measured()
     measured.begin(item.nodeid)
     try:
