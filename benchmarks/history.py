@@ -27,7 +27,7 @@ import numpy as np
 from dask_efficiency import EfficiencyReport, history
 from dask_efficiency.accounts.facts import Facts
 from dask_efficiency.histories.folder import SavedRun
-from dask_efficiency.histories.history import Series
+from dask_efficiency.histories.history import RunSeries
 from dask_efficiency.report.head import run_head
 
 KINDS = ("normal", "heavy tails", "to one side", "odd runs", "like the one before")
@@ -50,14 +50,14 @@ def noise(rng: np.random.Generator, kind: str, runs: int, deviation: float) -> n
     return found
 
 
-def simulated(walls: np.ndarray, peaks: np.ndarray) -> Series:
-    """Series of runs of a minute and of 4 GiB a worker, times these."""
+def simulated(walls: np.ndarray, peaks: np.ndarray) -> RunSeries:
+    """RunSeries of runs of a minute and of 4 GiB a worker, times these."""
     head = run_head(EMPTY)
     heads = (
         replace(head, started=i * NIGHT, wall_clock_seconds=60.0 * wall, worker_peak_bytes=(4 << 30) * peak)
         for i, (wall, peak) in enumerate(zip(walls.tolist(), peaks.tolist(), strict=True))
     )
-    return Series("job", tuple(SavedRun(f"{i}.json", each) for i, each in enumerate(heads)))
+    return RunSeries("job", tuple(SavedRun(f"{i}.json", each) for i, each in enumerate(heads)))
 
 
 def without_a_change(rng: np.random.Generator, kind: str, histories: int) -> str:

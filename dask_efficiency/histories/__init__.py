@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING
 from dask_efficiency.plugin.wings import public
 
 if TYPE_CHECKING:
-    from dask_efficiency.histories.history import Change, History, Series, WorseRun
+    from dask_efficiency.histories.history import Change, RunHistory, RunSeries, WorseRun
 
-__all__ = ["Change", "History", "Series", "WorseRun"]
+__all__ = ["Change", "RunHistory", "RunSeries", "WorseRun"]
 
 __getattr__, __dir__ = public(__name__, dict.fromkeys(__all__, "history"))

@@ -11,7 +11,7 @@ from dask_efficiency.cli.options import html_option, json_option, label_option, 
 from dask_efficiency.cli.output import NotJudgedError, one_line_errors, say, tell
 
 if TYPE_CHECKING:
-    from dask_efficiency.histories.history import History
+    from dask_efficiency.histories.history import RunHistory
 
 
 @click.command("history")
@@ -60,7 +60,7 @@ def command(
         _check(found, fail_on_worse)
 
 
-def _check(found: History, than: Fraction) -> None:
+def _check(found: RunHistory, than: Fraction) -> None:
     """Exit with 1 if the latest run of a name is worse than is allowed; say what could not be judged."""
     from dask_efficiency.histories.history import FEWEST_BEFORE
     from dask_efficiency.histories.sections import worse_clause

@@ -1,4 +1,4 @@
-"""History: runs of the same names over weeks, the changes among them, and the judgement of the latest."""
+"""RunHistory: runs of the same names over weeks, the changes among them, and the judgement of the latest."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ class Change:
 
 
 @dataclass(frozen=True)
-class Series:
+class RunSeries:
     """Runs of one name, the earliest first."""
 
     name: str
@@ -121,7 +121,7 @@ class WorseRun:
 
 # It has no slots, because cached properties need a ``__dict__``.
 @dataclass(frozen=True, repr=False)
-class History(Shown):
+class RunHistory(Shown):
     """Runs by name, from the heads of saved reports.
 
     Parameters
@@ -142,12 +142,12 @@ class History(Shown):
     storage_options: Mapping[str, Any] = field(default_factory=dict, compare=False)
 
     @cached_property
-    def series(self) -> tuple[Series, ...]:
+    def series(self) -> tuple[RunSeries, ...]:
         """Runs of each name, those with the latest run first."""
         by_name: dict[str, list[SavedRun]] = {}
         for run in self.runs:
             by_name.setdefault(run.head.name, []).append(run)
-        found = [Series(name, tuple(runs), self.storage_options) for name, runs in by_name.items()]
+        found = [RunSeries(name, tuple(runs), self.storage_options) for name, runs in by_name.items()]
         return tuple(sorted(found, key=lambda one: -one.runs[-1].head.started))
 
     @cached_property
@@ -185,7 +185,7 @@ def _values(runs: Sequence[SavedRun], figure: str) -> tuple[float, ...]:
 
 def history(
     where: str | os.PathLike[str], *, name: str = "", labels: Mapping[str, str] | None = None, **storage_options: Any
-) -> History:
+) -> RunHistory:
     """Runs over weeks: a row for each saved report of a folder, and where the runs of a name got slower or hungrier.
 
     Parameters
@@ -216,7 +216,7 @@ def history(
     if not runs:
         raise FileNotFoundError(_none_of(place, len(found), not_read))
     runs.sort(key=lambda run: (run.head.started, run.path))
-    return History(place, tuple(runs), not_read, storage_options)
+    return RunHistory(place, tuple(runs), not_read, storage_options)
 
 
 def _none_of(place: str, others: int, not_read: Mapping[str, str]) -> str:

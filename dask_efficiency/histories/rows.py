@@ -14,7 +14,7 @@ from dask_efficiency.show.columns import Columns, TypedColumn, as_frame, counts,
 if TYPE_CHECKING:
     import pandas as pd
 
-    from dask_efficiency.histories.history import History
+    from dask_efficiency.histories.history import RunHistory
     from dask_efficiency.report.head import RunHead
 
 #: Characters of a commit, as Git shows it.
@@ -76,6 +76,6 @@ def _of_label(runs: Sequence[SavedRun], name: str) -> list[str]:
     return [run.head.labels.get(name, "") for run in runs]
 
 
-def to_frame(history: History) -> pd.DataFrame:
+def to_frame(history: RunHistory) -> pd.DataFrame:
     """A row per run."""
     return as_frame(columns(history.runs))

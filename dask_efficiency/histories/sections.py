@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from dask_efficiency.accounts.intake import finite
-from dask_efficiency.histories.history import FIGURES, Change, History, Series, WorseRun
+from dask_efficiency.histories.history import FIGURES, Change, RunHistory, RunSeries, WorseRun
 from dask_efficiency.histories.reasons import reasons
 from dask_efficiency.histories.rows import columns, day
 from dask_efficiency.report.comparison_findings import rise_size
@@ -58,7 +58,7 @@ def worse_clause(worse: WorseRun) -> str:
     return f"{name_of(worse.name)}, run of {day(worse.run.head.started)}: {more}, {than}"
 
 
-def headline(history: History) -> str:
+def headline(history: RunHistory) -> str:
     """The latest change for the worse, or that there is none; at most 100 characters, no full stop."""
     worse = [change for change in history.changes if change.is_worse]
     if worse:
@@ -67,24 +67,24 @@ def headline(history: History) -> str:
     return f"No change for the worse in {format_count(len(history.runs), 'run')}"
 
 
-def context(history: History) -> str:
+def context(history: RunHistory) -> str:
     """Number of runs and names, and the time that they span."""
     first, last = history.runs[0].head, history.runs[-1].head
     runs, names = format_count(len(history.runs), "run"), format_count(len(history.series), "name")
     return f"{runs} of {names}, {day(first.started)} to {day(last.started)} UTC"
 
 
-def document(history: History) -> Document:
+def document(history: RunHistory) -> Document:
     """Document of a history, for a terminal."""
     return _document(history, drawn=False)
 
 
-def page(history: History) -> Document:
+def page(history: RunHistory) -> Document:
     """Document for a page, whose plots are drawn."""
     return _document(history, drawn=True)
 
 
-def _document(history: History, *, drawn: bool) -> Document:
+def _document(history: RunHistory, *, drawn: bool) -> Document:
     found = tuple(tuple(filter(None, _sentences(change))) for change in history.changes[:MAX_SHOWN])
     shown = (_series(one, drawn=drawn) for one in history.series[:MAX_SERIES])
     parts = with_content(*shown, _more(history), _not_read(history))
@@ -92,7 +92,7 @@ def _document(history: History, *, drawn: bool) -> Document:
     return Document(title, context(history), headline(history), parts, findings=found)
 
 
-def _series(series: Series, *, drawn: bool) -> Section:
+def _series(series: RunSeries, *, drawn: bool) -> Section:
     blocks: list[Block] = []
     for figure, what in FIGURES.items():
         if runs := series.known(figure):
@@ -107,7 +107,7 @@ def _series(series: Series, *, drawn: bool) -> Section:
     return section(name_of(series.name), *blocks, as_table({name: known[name] for name in heads}, heads))
 
 
-def _over_time(series: Series, figure: str, what: str, *, drawn: bool) -> Block:
+def _over_time(series: RunSeries, figure: str, what: str, *, drawn: bool) -> Block:
     runs, text = series.known(figure), _TEXTS[figure]
     values = [getattr(run.head, figure) for run in runs]
     most = max(values)
@@ -127,18 +127,18 @@ def _over_time(series: Series, figure: str, what: str, *, drawn: bool) -> Block:
     )
 
 
-def _more(history: History) -> Section:
+def _more(history: RunHistory) -> Section:
     rest = [one.name for one in history.series[MAX_SERIES:]]
     return section("More names", f"not shown: {named(rest)}" if rest else "")
 
 
-def _not_read(history: History) -> Section:
+def _not_read(history: RunHistory) -> Section:
     files = [f"{name_of(path)}: {sentence(why.removeprefix(f'{path}: '))}" for path, why in history.not_read.items()]
     more = f"and {len(files) - MAX_SHOWN} more" if files[MAX_SHOWN:] else ""
     return section("Files that were not read", *files[:MAX_SHOWN], more, caveat=True)
 
 
-def to_dict(history: History) -> dict[str, Any]:
+def to_dict(history: RunHistory) -> dict[str, Any]:
     """History as plain data, ready for JSON."""
     return {
         "format": FORMAT,

@@ -16,7 +16,7 @@ from dask_efficiency.show.figures import format_bytes, format_seconds, format_sh
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class EfficiencyLimits:
     """Limits of a test's report; None or empty for no limit.
 
     Parameters
@@ -58,7 +58,7 @@ class Limits:
         object.__setattr__(self, "no", names)
 
     @classmethod
-    def of(cls, given: dict[str, Any]) -> Limits:
+    def of(cls, given: dict[str, Any]) -> EfficiencyLimits:
         """Limits by name; ValueError for a name that is none."""
         if unknown := given.keys() - {*cls.__slots__}:
             raise ValueError(f"efficiency({min(unknown)}=...) is unknown; {known_names(min(unknown), cls.__slots__)}")

@@ -1,4 +1,4 @@
-"""Measured: a report of each cluster that a test uses, whichever fixture or line its client comes from."""
+"""MeasuredTests: a report of each cluster that a test uses, whichever fixture or line its client comes from."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 _NONE = ScriptRun("", is_module=True)
 
 
-class Measured(Runner):
+class MeasuredTests(Runner):
     """Opens a report on each cluster of which there is a client when a test begins, or that a client in it reaches.
 
     Failures become notes, and never reach the test. There is one in a process, as it replaces methods of clients.

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 if TYPE_CHECKING:
-    from dask_efficiency.pytest_plugin.limits import Limits
-    from dask_efficiency.pytest_plugin.measured import Measured
+    from dask_efficiency.pytest_plugin.limits import EfficiencyLimits
+    from dask_efficiency.pytest_plugin.measured import MeasuredTests
     from dask_efficiency.report.model import EfficiencyReport
 
 MARKER = (
@@ -26,7 +26,7 @@ _PROPERTY = "dask_efficiency"
 #: Tests in the summary, the longest first; and characters of a file's name.
 _SHOWN, _LONGEST = 10, 150
 
-_measured: Measured | None = None
+_measured: MeasuredTests | None = None
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -58,10 +58,10 @@ def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
     if marker is None and "efficiency" not in getattr(item, "fixturenames", ()):
         return (yield)
     from dask_efficiency.accounts.cluster.failures import error_text
-    from dask_efficiency.pytest_plugin.limits import Limits
+    from dask_efficiency.pytest_plugin.limits import EfficiencyLimits
 
     try:
-        limits = Limits.of({} if marker is None else dict(marker.kwargs))
+        limits = EfficiencyLimits.of({} if marker is None else dict(marker.kwargs))
     except ValueError as error:
         pytest.fail(str(error), pytrace=False)
     measured = _the_measured()
@@ -80,16 +80,16 @@ def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
     return result
 
 
-def _the_measured() -> Measured:
+def _the_measured() -> MeasuredTests:
     global _measured
     if _measured is None:
-        from dask_efficiency.pytest_plugin.measured import Measured
+        from dask_efficiency.pytest_plugin.measured import MeasuredTests
 
-        _measured = Measured()
+        _measured = MeasuredTests()
     return _measured
 
 
-def _judge(reports: list[EfficiencyReport], limits: Limits) -> None:
+def _judge(reports: list[EfficiencyReport], limits: EfficiencyLimits) -> None:
     """Fail a test beyond its limits, with the first finding of its report as the message."""
     for report in reports:
         if broken := list(limits.broken(report)):

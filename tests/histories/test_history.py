@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import dask_efficiency
-from dask_efficiency.histories import History
+from dask_efficiency.histories import RunHistory
 from dask_efficiency.histories.reasons import reasons
 from dask_efficiency.histories.sections import what_changed
 from tests.histories.nights import night, saved
@@ -14,7 +14,7 @@ from tests.histories.nights import night, saved
 GIB = 1 << 30
 
 
-def weeks(folder: Path, *, seed: int = 1, **later: Any) -> History:
+def weeks(folder: Path, *, seed: int = 1, **later: Any) -> RunHistory:
     """Fifteen nights of a minute, and five later ones with something else."""
     noise = np.exp(np.random.default_rng(seed).normal(0, 0.02, 20))
     wall = later.pop("wall", 60.0)

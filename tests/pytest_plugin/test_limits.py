@@ -2,15 +2,15 @@ import math
 
 import pytest
 
-from dask_efficiency.pytest_plugin.limits import Limits
+from dask_efficiency.pytest_plugin.limits import EfficiencyLimits
 from tests.histories.nights import night
 from tests.report.samples import by_hand, waiting_for_the_gil
 
 
 def test_a_report_within_its_limits_breaks_none() -> None:
     given = {"max_seconds": 5, "min_efficiency": 0.5, "max_memory": "2 GiB", "no": ["recomputed", "thread-noncpu/gil"]}
-    assert list(Limits.of(given).broken(by_hand())) == []
-    assert list(Limits.of({}).broken(by_hand())) == []
+    assert list(EfficiencyLimits.of(given).broken(by_hand())) == []
+    assert list(EfficiencyLimits.of({}).broken(by_hand())) == []
 
 
 @pytest.mark.parametrize(
@@ -24,13 +24,13 @@ def test_a_report_within_its_limits_breaks_none() -> None:
     ],
 )
 def test_each_limit_is_held(given: dict[str, object], clause: str) -> None:
-    assert list(Limits.of(given).broken(by_hand())) == [clause]
+    assert list(EfficiencyLimits.of(given).broken(by_hand())) == [clause]
 
 
 def test_memory_and_causes_are_held() -> None:
-    (clause,) = Limits(max_memory="1 GiB").broken(night(0, peak=3 << 30))
+    (clause,) = EfficiencyLimits(max_memory="1 GiB").broken(night(0, peak=3 << 30))
     assert clause == "3.0 GiB in one worker's process; max_memory is 1.0 GiB"
-    (clause,) = Limits(no=["thread-noncpu/gil"]).broken(waiting_for_the_gil())
+    (clause,) = EfficiencyLimits(no=["thread-noncpu/gil"]).broken(waiting_for_the_gil())
     assert clause == "17.2 s of thread time in thread-noncpu/gil, and there may be none"
 
 
@@ -45,10 +45,10 @@ def test_memory_and_causes_are_held() -> None:
 )
 def test_what_is_no_limit_is_refused_by_name(given: dict[str, object], wrong: str) -> None:
     with pytest.raises(ValueError, match=wrong):
-        Limits.of(given)
+        EfficiencyLimits.of(given)
 
 
 def test_what_is_not_known_breaks_no_limit() -> None:
-    assert list(Limits(max_memory=1, min_efficiency=1.0).broken(night(0, spill=0.0))) == []
+    assert list(EfficiencyLimits(max_memory=1, min_efficiency=1.0).broken(night(0, spill=0.0))) == []
     assert math.isnan(by_hand(by_worker={}, by_prefix={}).efficiency)
-    assert list(Limits(min_efficiency=1.0).broken(by_hand(by_worker={}, by_prefix={}))) == []
+    assert list(EfficiencyLimits(min_efficiency=1.0).broken(by_hand(by_worker={}, by_prefix={}))) == []
