@@ -260,22 +260,28 @@ csv-module: Reading rows by Python's csv module
     Use pandas.read_csv or pyarrow.csv, which parse whole blocks of a file without the GIL.
 markup: Parsing XML, HTML or YAML in Python
     kinds: python busy
-    stack: xml/* *
+    stack: xml/etree/ElementTree.py XML|fromstring|parse|iterparse|ElementTree.parse
+    stack: xml/sax/* *
+    stack: xml/dom/expatbuilder.py *
     stack: html/parser.py *
     stack: bs4/* *
-    stack: yaml/* *
+    stack: yaml/composer.py *
     Keep what you need of each file as Parquet, once; use lxml for XML, and CSafeLoader for YAML.
 excel: Reading Excel files cell by cell, in Python
     kinds: python busy
     stack: openpyxl/* *
     stack: xlrd/* *
-    stack: pandas/io/excel/* *
+    stack: pandas/io/excel/* read_excel|ExcelFile.*
+    unless: pandas/io/excel/_calamine.py *
+    unless: openpyxl/writer/* *
+    unless: openpyxl/cell/_writer.py *
+    unless: pandas/core/generic.py NDFrame.to_excel
     Write them as Parquet or CSV once, or pass engine="calamine": here each cell is a Python object.
 decompressing: Decompressing whole files, each in one task
     kinds: python busy
-    stack: gzip.py *
-    stack: bz2.py *
-    stack: lzma.py *
+    stack: gzip.py GzipFile.read*|_GzipReader.*|decompress
+    stack: bz2.py BZ2File.read*
+    stack: lzma.py LZMAFile.read*
     Write many files, or Parquet, whose parts are compressed one by one: no task can begin within such a file.
 grown: Arrays or frames that grow in a loop
     kinds: python busy
@@ -284,35 +290,43 @@ grown: Arrays or frames that grow in a loop
     Collect the parts in a list, and make one array or frame of them at the end: each step copies all rows.
 rows-by-loc: Python by row, by loc, iloc or at
     kinds: python busy
-    stack: pandas/core/indexing.py * > pandas/core/frame.py DataFrame._get_value|DataFrame._ixs
-    stack: pandas/core/indexing.py *._is_scalar_access
-    stack: pandas/core/indexing.py _ScalarAccessIndexer.*|_AtIndexer.*
-    share: 0.3
+    stack: pandas/core/indexing.py *
+    also: pandas/core/indexing.py * > pandas/core/frame.py DataFrame._get_value
+    also: pandas/core/indexing.py _ScalarAccessIndexer.*|_AtIndexer.*
+    also: pandas/core/frame.py DataFrame._ixs > pandas/core/internals/managers.py BlockManager.fast_xs
     Write the loop for whole columns, or at least use itertuples() or arrays of to_numpy().
 loads-models: Loading a model in tasks
     kinds: busy thread-noncpu/file thread-noncpu/network
     stack: torch/serialization.py load
-    stack: joblib/numpy_pickle.py load
+    stack: torch/nn/modules/module.py Module.load_state_dict
     stack: transformers/* *.from_pretrained
     stack: keras/* load_model
     stack: spacy/* load
+    also: torch/nn/modules/module.py Module.load_state_dict
+    also: transformers/* *.from_pretrained
+    also: keras/* load_model
+    also: spacy/* load
     Load it once in each worker: by functools.cache, a WorkerPlugin, or client.scatter(broadcast=True).
 aws-clients: Making a client of AWS in each task
     kinds: python busy waits
     stack: boto3/session.py Session.client|Session.resource|Session.__init__
     stack: botocore/session.py Session.create_client
     Keep one client in each worker, by functools.cache: making one reads hundreds of files and asks for keys.
-drawing: Drawing figures in threads
+drawing: Drawing figures, in Python
     kinds: python busy
     stack: matplotlib/* *
+    unless-fact: one-thread-each
     Use workers with one thread each, and Figure() in place of pyplot, which is not for threads.
 graphs-in-python: Graphs of Python objects, in networkx
     kinds: python busy
     stack: networkx/* *
+    unless-fact: one-thread-each
     Use rustworkx, igraph or scipy.sparse.csgraph, whose graphs are arrays, or workers with one thread each.
 geometries: Geometries one by one, in Python
     kinds: python busy
     stack: shapely/geometry/* *
+    unless: shapely/geometry/* *.__reduce__|*.__setstate__
+    unless: shapely/io.py *
     Use functions of whole arrays, shapely.contains(polygons, points), or sjoin() of GeoPandas.
 pandas-rows: Python by row, in DataFrame.apply(axis=1)
     kinds: python

@@ -218,8 +218,14 @@ SEEN = [
         "2: me/a.py f > pandas/core/indexing.py _LocationIndexer.__getitem__ > "
         "pandas/core/indexing.py _iLocIndexer._getitem_axis > pandas/core/frame.py DataFrame._ixs",
         "3: me/a.py f > pandas/core/indexing.py _LocationIndexer.__getitem__",
+        "2: me/a.py f",
     ),
-    _seen("loads-models", "busy", "7: me/a.py f > torch/serialization.py load > torch/serialization.py _load"),
+    _seen(
+        "loads-models",
+        "busy",
+        "7: me/a.py f > torch/serialization.py load > torch/serialization.py _load",
+        "1: me/a.py f > torch/nn/modules/module.py Module.load_state_dict",
+    ),
     _seen(
         "aws-clients",
         "busy",
@@ -344,6 +350,35 @@ HEALTHY = [
     ),
     ("thread-noncpu/gil", _stacks("9: me/json/decoder.py JSONDecoder.decode", "9: me/csv.py DictReader.__next__")),
     ("busy", _stacks("4: me/a.py f > ~gzip.py GzipFile.read", "5: me/a.py f > pyarrow/csv.py read_csv")),
+    # writers, a reader that is no Python, files that hold data, and columns that are chosen by position
+    ("busy", _stacks("9: pandas/core/generic.py NDFrame.to_csv > ~gzip.py GzipFile.write")),
+    (
+        "busy",
+        _stacks(
+            "9: pandas/core/generic.py NDFrame.to_excel > pandas/io/excel/_openpyxl.py OpenpyxlWriter._write_cells > "
+            "openpyxl/cell/cell.py Cell.value"
+        ),
+    ),
+    (
+        "busy",
+        _stacks("9: pandas/io/excel/_base.py read_excel > pandas/io/excel/_calamine.py CalamineReader.get_sheet_data"),
+    ),
+    ("busy", _stacks("9: me/a.py f > torch/serialization.py load > torch/serialization.py _load")),
+    (
+        "busy",
+        _stacks(
+            "9: me/a.py f > pandas/core/indexing.py _LocationIndexer.__getitem__ > "
+            "pandas/core/indexing.py _iLocIndexer._getitem_axis > pandas/core/frame.py DataFrame._ixs > "
+            "pandas/core/frame.py DataFrame._box_col_values"
+        ),
+    ),
+    (
+        "busy",
+        _stacks(
+            "9: me/a.py f > ~xml/etree/ElementTree.py ElementTree.write > ~xml/etree/ElementTree.py _serialize_xml"
+        ),
+    ),
+    (_GIL, _stacks("9: distributed/protocol/pickle.py dumps > shapely/geometry/base.py BaseGeometry.__reduce__")),
     # what Dask calls of its own to learn types, one file for each partition, and a slice
     (
         "client",

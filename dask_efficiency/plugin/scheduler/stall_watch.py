@@ -81,6 +81,8 @@ class _Running(NamedTuple):
 
 #: A stall, and the tasks of which one must still run for it to hold; none of a worker that does not run any.
 _Seen = tuple[StalledWork, tuple[_Running, ...]]
+#: States of tasks whose results nobody waits for any more.
+_LET_GO = frozenset({"released", "forgotten"})
 
 
 class StallWatch:
@@ -99,6 +101,8 @@ class StallWatch:
         #: What did so last, and until when.
         self._last: tuple[StalledWork, ...] = ()
         self._last_at = -math.inf
+        #: What stood still until its tasks were let go, and when, while others went on.
+        self._let_go: list[tuple[StalledWork, float]] = []
         self._guard = Guard("the watch for stalls", "dask_efficiency does not say what stands still")
         self._due = 0.0
         #: Number of transitions, and instants at which it last changed, work began, and workers were last there.
@@ -121,8 +125,12 @@ class StallWatch:
 
     @property
     def lately(self) -> tuple[StalledWork, ...]:
-        """Work that stands still, or did until all work was let go a moment ago, as by whoever interrupts a block."""
-        return self._last if monotonic() - self._last_at <= HEARTBEATS * self._heartbeat else ()
+        """Work that stands still, or did until it was let go a moment ago, as by whoever interrupts a block."""
+        since = monotonic() - HEARTBEATS * self._heartbeat
+        return (
+            *(self._last if self._last_at >= since else ()),
+            *(stall for stall, at in self._let_go if at >= since),
+        )
 
     def stop(self) -> None:
         """Ask nobody any more."""
@@ -147,7 +155,10 @@ class StallWatch:
             self._manned_at = now
         patience, still = HEARTBEATS * self._heartbeat, now - max(self._moved_at, self._began)
         self._stuck = self._without_inputs() if still > patience else {}
-        self._seen = [(stall, running) for stall, running in self._seen if self._holds(stall, running)]
+        ended = [(stall, running) for stall, running in self._seen if not self._holds(stall, running)]
+        self._seen = [one for one in self._seen if one not in ended]
+        if let_go := [(stall, now) for stall, running in ended if any(one.ts.state in _LET_GO for one in running)]:
+            self._let_go = let_go
         certain = [*self._unmanned(now), *self._unrunnable(), *self._on_paused(now, patience)]
         suspects = self._suspects(patience, still) if self._scheduler.workers else []
         silent = self._silent()
@@ -298,7 +309,7 @@ class StallWatch:
                 if loop is not None and has_nothing_to_do(loop.stack):
                     continue  # only its heartbeats are late
                 if loop is not None and is_import(loop.stack):
-                    then = _loop_of(before[ws.address])
+                    then = _loop_of(before.get(ws.address, ""))
                     is_long = stall.seconds > UNKNOWN_HEARTBEATS * self._heartbeat
                     if not is_long or then is None or _has_moved(then, loop):
                         continue

@@ -123,7 +123,7 @@ class MemoryMeter:
             self.results.unread.append((monotonic_ns(), key, on_disk))
             return
         nbytes = self.results.swap(monotonic_ns(), key, spilled=on_disk)
-        if on_disk and nbytes and self._windows:
+        if on_disk and nbytes:
             if self._before_writing < 0:  # whoever spills a result lets go of it later in this turn
                 with suppress(RuntimeError):  # it does not run
                     asyncio.get_running_loop().call_soon(self.guard, self._wrote)
@@ -133,8 +133,13 @@ class MemoryMeter:
                 self._written.append(key)
 
     def _wrote(self) -> None:
-        """Note how much smaller the process is once results were written to disk."""
-        self.results.spilling_freed(self._written, self._before_writing - self._resident())
+        """Note how much smaller the process is once results were written to disk.
+
+        What a task still uses goes when that ends, and counts with its size.
+        """
+        in_use = getattr(getattr(self._worker.data, "slow", None), "cache", ())
+        let_go = [key for key in self._written if key not in in_use]
+        self.results.spilling_freed(let_go, self._before_writing - self._resident())
         self._before_writing = NOT_MEASURED
         self._written.clear()
 

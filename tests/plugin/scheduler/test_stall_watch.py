@@ -139,6 +139,7 @@ class SimpleNamespaceTask:
     resource_restrictions: Any = None
     worker_restrictions: Any = None
     host_restrictions: Any = None
+    state = "processing"
 
     def __init__(self, key: str, prefix: Any) -> None:
         self.key, self.prefix = key, prefix
@@ -174,6 +175,18 @@ def test_what_stood_still_is_known_for_a_moment_after_all_work_is_let_go(cluster
     found = cluster.look()
     cluster.work.outstanding = False  # as whoever interrupts it lets it go first
     assert cluster.look() == ()
+    assert cluster.watch.lately == found
+    cluster.now += 10.0
+    assert cluster.watch.lately == ()
+
+
+def test_what_stood_still_is_known_for_a_moment_after_it_is_let_go_while_others_work(cluster: Cluster) -> None:
+    cluster.usual["load"] = 0.1
+    ts = cluster.runs("a", "load-1", 8.0, "network")
+    found = cluster.look()
+    del cluster.scheduler.workers["tcp://a"].executing[ts]
+    ts.state = "forgotten"
+    assert cluster.look(after=1.0) == ()
     assert cluster.watch.lately == found
     cluster.now += 10.0
     assert cluster.watch.lately == ()

@@ -38,12 +38,21 @@ def test_a_mapping_that_fails_ends_the_measurement_and_nothing_else(monkeypatch:
     assert meter.guard.off is not None
 
 
-def spilled(resident: Sequence[int], *, in_loop: bool = True, its_thread: bool = True) -> int:
+def spilled(
+    resident: Sequence[int],
+    *,
+    in_loop: bool = True,
+    its_thread: bool = True,
+    in_use: Sequence[str] = (),
+    before_the_window: bool = False,
+) -> int:
     """Peak as if nothing were on disk, of a process of these sizes as a result of 100 bytes is spilled."""
-    meter = meter_of(SimpleNamespace(spilled_total=(100, 0)))
+    meter = meter_of(SimpleNamespace(spilled_total=(100, 0), slow=SimpleNamespace(cache=in_use)))
     sizes = iter(resident)
     meter._worker.monitor = SimpleNamespace(get_process_memory=lambda: next(sizes))  # type: ignore[assignment]
-    meter._windows["w"] = window = module._Window(0, 0, {})
+    window = module._Window(0, 0, {})
+    if not before_the_window:
+        meter._windows["w"] = window
     meter.results.store(0, "x", "load", "", 100)
 
     meter._loop = threading.get_ident() if its_thread else 0
@@ -58,6 +67,7 @@ def spilled(resident: Sequence[int], *, in_loop: bool = True, its_thread: bool =
         meter.swapped("x", True)
     meter.results.read()
     assert (meter.guard.off, meter.results.spilled) == (None, 100)
+    meter._windows["w"] = window
     meter._heard(MemoryReading(1, 300, 900, 0))  # a peak between two looks of Dask's
     meter._looked(390)
     meter._looked(310)
@@ -71,6 +81,11 @@ def spilled(resident: Sequence[int], *, in_loop: bool = True, its_thread: bool =
 )
 def test_what_is_on_disk_counts_as_far_as_spilling_freed_memory(after: int, most: int) -> None:
     assert spilled([500, after]) == most
+
+
+def test_what_was_spilled_before_a_window_counts_alike_and_what_a_task_still_uses_with_its_size() -> None:
+    assert spilled([500, 450], before_the_window=True) == 440
+    assert spilled([500, 500], in_use=["x"]) == 490
 
 
 def test_looks_of_dask_are_heard_but_for_those_while_it_writes() -> None:
