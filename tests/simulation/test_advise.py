@@ -1,15 +1,17 @@
 import json
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import CliRunner
 
-from dask_efficiency import advise
+from dask_efficiency import RunTrace, advise
 from dask_efficiency.cli import main
-from dask_efficiency.simulation import Advice
+from dask_efficiency.simulation import Advice, SimulationRefusedError
 from dask_efficiency.simulation.model.advice import AS_IT_WAS, FASTEST
+from dask_efficiency.simulation.model.ensemble import Ensemble, SeededJob, Wanted
 from tests.simulation.fake_engine import FakeEngine, recorded
 from tests.simulation.simulation_samples import simulated_by
 
@@ -67,3 +69,29 @@ def test_a_run_as_good_as_it_gets_is_left_as_it_was() -> None:
     alone = replace(found, settings={AS_IT_WAS: found.settings[AS_IT_WAS]}, predictions={AS_IT_WAS: found.own})
     assert alone.headline.startswith("As it was: none of")
     assert alone.fastest == alone.cheapest == found.settings[AS_IT_WAS]
+
+
+def test_a_run_that_is_not_simulated_well_is_refused_before_the_search() -> None:
+    with simulated_by(FakeEngine(factor=2.0)) as engine, pytest.raises(SimulationRefusedError):
+        advise(recorded(), seeds=2)
+    assert len(engine.jobs) == 1
+
+
+class Engine(FakeEngine):
+    """Settings stand still, or are slower, in the runs that are shown."""
+
+    def __init__(self, **shown: Any) -> None:
+        super().__init__()
+        self.shown = shown
+
+    def __call__(self, trace: RunTrace, jobs: Sequence[SeededJob], **options: Any) -> Generator[Ensemble, None, None]:
+        for seeded, runs in zip(jobs, super().__call__(trace, jobs, **options), strict=True):
+            is_shown = seeded.wanted is Wanted.TRACE and seeded.may_stand_still
+            yield replace(runs, **self.shown) if is_shown else runs
+
+
+@pytest.mark.parametrize("shown", [{"stands_still": "paused"}, {"overfull": 0.5}, {"makespans": {0: 1e3, 1: 1e3}}])
+def test_settings_that_further_runs_do_not_confirm_are_not_shown(shown: dict[str, Any]) -> None:
+    assert FASTEST in advise(recorded(), seeds=2).settings
+    with simulated_by(Engine(**shown)):
+        assert [*advise(recorded(), seeds=2).settings] == [AS_IT_WAS]

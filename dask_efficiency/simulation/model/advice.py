@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
@@ -67,8 +68,8 @@ class Advice(Shown):
     ----------
     settings
         By name: ``as it was``, ``fastest``, ``best value`` (the fewest thread-seconds of those within 10 % of the
-        fastest) and ``cheapest`` (the fewest of those that take no longer than the run as it was). One that equals
-        another has the name of the first.
+        fastest) and ``cheapest`` (the fewest of those that take at most 3 % longer than the run as it was). One that
+        equals another has the name of the first.
     predictions
         By the same names.
     tried
@@ -99,7 +100,7 @@ class Advice(Shown):
 
     @property
     def cheapest(self) -> Setting:
-        """Setting with the fewest thread-seconds of those that take no longer."""
+        """Setting with the fewest thread-seconds of those that take at most 3 % longer."""
         return next(self.settings[name] for name in (CHEAPEST, VALUE, FASTEST, AS_IT_WAS) if name in self.settings)
 
     def thread_seconds(self, name: str) -> float:
@@ -169,10 +170,12 @@ class Limits:
 
     #: Threads that have something to run on: cores of the only host, where tasks compute.
     threads: float = math.inf
-    #: How many times as large partitions may be; 0 or 1 if they stay.
-    chunks: int = 1
+    #: How many times as large partitions may be, on the cluster of a setting; 0 or 1 if they stay.
+    chunks: Callable[[Setting], int] = lambda _: 1
     #: Saturation of the run.
     saturation: float = math.inf
+    #: True if all workers are on one host, whose memory they share.
+    one_host: bool = True
 
 
 def limits(trace: RunTrace, own: ClusterSpec) -> Limits:
@@ -187,7 +190,7 @@ def limits(trace: RunTrace, own: ClusterSpec) -> Limits:
     computing = computes > MOST or (bool(waits) and max(waits) > MOST)
     given = trace.config.get(SATURATION, own.config.get(SATURATION))
     saturation = float(given) if isinstance(given, int | float) else 1.1
-    return Limits(cores if computing else math.inf, times_as_large(trace, own_setting(own)), saturation)
+    return Limits(cores if computing else math.inf, partial(times_as_large, trace), saturation, len(hosts) == 1)
 
 
 #: Seconds of settings that were simulated; infinite where the run does not end, or workers would be killed.
@@ -201,27 +204,31 @@ def search(own: Setting, limit: Limits) -> Rounds:
 
     Returns the chosen ones by name. A change is kept if it saves :data:`WORTH` of the time.
     """
-    shapes, chunks = _shapes(own, limit), _chunks(own, limit)
+    # On several hosts, a worker cannot be split or merged without regard to where the others are.
+    shapes, chunks = _shapes(own, limit) if limit.one_host else [], _chunks(own, limit)
     saturated = [replace(own, saturation=FULL)] if limit.saturation < FULL else []
     took = dict((yield [own, *shapes, *chunks, *saturated]))
 
     def better(settings: Sequence[Setting]) -> Setting:
         found = min(settings, key=took.__getitem__, default=own)
-        return found if took[found] <= (1.0 - WORTH) * took[own] else own
+        return found if took[found] <= (1.0 - WORTH) * took[own] and took[found] < math.inf else own
 
     shape, larger, queued = better(shapes), better(chunks), better(saturated)
     # Larger partitions leave no round trips to be saved.
     saturation = queued.saturation if larger is own else None
     both = replace(shape, chunks=larger.chunks, saturation=saturation)
-    bases = list(dict.fromkeys([both, own]))
-    more = [replace(base, workers=n) for base in bases for n in _numbers(base, limit)]
-    took |= yield [one for one in dict.fromkeys([both, *more]) if one not in took]
+    more = [one for base in dict.fromkeys([both, own]) for one in _numbers(base, limit)]
+    together = [_fitting(one, limit) for one in (both, *more)]
+    took |= yield [one for one in dict.fromkeys(together) if one not in took]
     return choose(own, took)
 
 
 def choose(own: Setting, took: Seconds) -> dict[str, Setting]:
-    """Choose the fastest setting, the best value and the cheapest; none that is slower than the run was."""
+    """Choose the fastest setting, the best value and the cheapest, of those that end; none takes much longer."""
     found = {AS_IT_WAS: own}
+    if took[own] == math.inf:
+        return found
+    took = {one: seconds for one, seconds in took.items() if seconds < math.inf}
     least = min(took.values())
     # Of those that are as fast, the one that costs least, and changes least.
     fastest = min(
@@ -235,7 +242,7 @@ def choose(own: Setting, took: Seconds) -> dict[str, Setting]:
         return one.threads * took[one]
 
     def cheaper(longest: float, *others: Setting) -> Setting | None:
-        """The cheapest of those that take no longer, nor longer than the run did, if it costs less than all others."""
+        """The cheapest of those within a time and that of the run, if it costs less than all others."""
         longest = min(longest, (1.0 + WORTH) * took[own])
         one = min((one for one in took if took[one] <= longest), key=cost)
         return one if cost(one) < (1.0 - WORTH) * min(map(cost, others)) and one != own else None
@@ -247,16 +254,29 @@ def choose(own: Setting, took: Seconds) -> dict[str, Setting]:
     return found
 
 
+def still_better(own: Setting, chosen: Mapping[str, Setting], took: Mapping[str, float]) -> list[str]:
+    """Names of those chosen settings that are better than the run as it was by what they take in more simulated runs.
+
+    The fastest has to be faster; the others have to cost less, and to take at most :data:`WORTH` longer.
+    """
+    whole = took[AS_IT_WAS]
+    better = {name: took[name] < whole for name in took}
+    for name in (VALUE, CHEAPEST):
+        if name in took:
+            costs_less = chosen[name].threads * took[name] < own.threads * whole
+            better[name] = costs_less and took[name] <= (1.0 + WORTH) * whole
+    return [name for name in chosen if name == AS_IT_WAS or better.get(name, False)]
+
+
 def _shapes(own: Setting, limit: Limits) -> list[Setting]:
     """As many threads in more or fewer processes, with all of the memory; and no more threads than cores."""
     threads = int(min(own.threads, max(limit.threads, 1)))
     found = [
-        _with(own, total // nthreads, nthreads)
-        for total in (threads, own.threads)
-        for nthreads in (1, own.nthreads // 2, own.nthreads, 2 * own.nthreads, total)
-        if nthreads and total % nthreads == 0
+        _with(own, threads // nthreads, nthreads)
+        for nthreads in (1, own.nthreads // 2, own.nthreads, 2 * own.nthreads, threads)
+        if nthreads and threads % nthreads == 0
     ]
-    if limit.threads > own.threads:
+    if 2 * own.threads <= limit.threads:
         found.append(replace(own, nthreads=2 * own.nthreads))
     return [one for one in dict.fromkeys(found) if one != own and _has_room(one)]
 
@@ -271,11 +291,22 @@ def _has_room(one: Setting) -> bool:
 
 
 def _chunks(own: Setting, limit: Limits) -> list[Setting]:
-    times = {limit.chunks, -(-limit.chunks // 3)} if limit.chunks > 1 else set()
+    most = limit.chunks(own)
+    times = {most, -(-most // 3)} if most > 1 else set()
     return [replace(own, chunks=chunks) for chunks in sorted(times - {1})]
 
 
-def _numbers(base: Setting, limit: Limits) -> list[int]:
-    """Other numbers of workers, of which those with more threads than cores are left out."""
-    found = {max(round(base.workers * multiple), 1) for multiple in MULTIPLES} - {base.workers}
-    return sorted(n for n in found if n < base.workers or n * base.nthreads <= limit.threads)
+def _fitting(one: Setting, limit: Limits) -> Setting:
+    """A setting with partitions that are no larger than memory and threads of its own cluster allow."""
+    return replace(one, chunks=max(min(one.chunks, limit.chunks(one)), 1)) if one.chunks > 1 else one
+
+
+def _numbers(base: Setting, limit: Limits) -> list[Setting]:
+    """Other numbers of workers: no more threads than cores, and no more memory than that of the only host's workers."""
+    numbers = {max(round(base.workers * multiple), 1) for multiple in MULTIPLES} - {base.workers}
+    found = [
+        _with(base, n, base.nthreads) if n > base.workers and limit.one_host else replace(base, workers=n)
+        for n in sorted(numbers)
+        if n * base.nthreads <= limit.threads
+    ]
+    return [one for one in found if _has_room(one)]

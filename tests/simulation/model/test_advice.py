@@ -17,6 +17,7 @@ from dask_efficiency.simulation.model.advice import (
     limits,
     own_setting,
     search,
+    still_better,
     times_as_large,
 )
 
@@ -41,7 +42,7 @@ def test_what_helps_alone_is_tried_together() -> None:
     def took(one: Setting) -> float:
         return 100.0 / (2.0 if one.nthreads == 1 else 1.0) / (2.0 if one.chunks == 30 else 1.0)
 
-    chosen, tried = found(took, Limits(chunks=30, saturation=1.1))
+    chosen, tried = found(took, Limits(chunks=lambda _: 30, saturation=1.1))
     # Four threads would do: as fast as eight.
     assert chosen[FASTEST] == Setting(2, 1, 2 * GIB, chunks=30)
     assert chosen[AS_IT_WAS] == OWN
@@ -71,9 +72,46 @@ def test_nothing_is_chosen_that_is_slower_or_saves_next_to_nothing() -> None:
 
 def test_no_more_threads_than_cores_are_tried_for_tasks_that_compute() -> None:
     _, tried = found(lambda one: 1.0 / one.threads, Limits(threads=4))
-    assert max(one.threads for one in tried if one != OWN) <= OWN.threads
-    assert not [one for one in tried if one.threads > OWN.threads]
+    assert max(one.threads for one in tried if one != OWN) <= 4
     assert Setting(4, 1, 4 * GIB) in tried
+    assert Setting(1, 2, 4 * GIB) in tried
+    _, tried = found(lambda one: 1.0 / one.threads, Limits(threads=12))
+    assert max(one.threads for one in tried) == 8
+
+
+def test_settings_that_do_not_end_are_not_chosen() -> None:
+    ends = replace(OWN, workers=2)
+    assert choose(OWN, {OWN: inf, ends: inf, Setting(1, 1, GIB): inf}) == {AS_IT_WAS: OWN}
+    assert choose(OWN, {OWN: 2.0, ends: 1.0, Setting(1, 1, GIB): inf}) == {AS_IT_WAS: OWN, FASTEST: ends}
+    _, tried = found(lambda _: inf)
+    assert not [one for one in tried if one.nthreads == 1 and one.workers < 8]  # no base of others
+
+
+def test_more_workers_of_a_host_share_its_memory() -> None:
+    _, tried = found(lambda one: 1.0 / one.workers)
+    assert {one.workers for one in tried} >= {8, 16, 32}
+    assert all(one.workers * one.memory_limit <= OWN.workers * OWN.memory_limit for one in tried)
+    _, tried = found(lambda one: 1.0 / one.workers, Limits(one_host=False))
+    assert Setting(16, 2, 4 * GIB) in tried
+
+
+def test_workers_of_several_hosts_are_not_split_or_merged() -> None:
+    _, tried = found(lambda one: 1.0, Limits(one_host=False))
+    assert {one.nthreads for one in tried} == {OWN.nthreads}
+
+
+def test_partitions_are_as_large_as_each_cluster_allows() -> None:
+    _, tried = found(lambda one: 1.0 / one.chunks, Limits(chunks=lambda one: 64 // one.workers))
+    assert Setting(4, 2, 4 * GIB, chunks=16) in tried
+    assert all(one.chunks <= 64 // one.workers for one in tried)
+    assert {one.workers for one in tried if one.chunks > 1} == {1, 2, 4, 8, 16}
+
+
+def test_what_more_simulated_runs_do_not_confirm_is_dropped() -> None:
+    chosen = {AS_IT_WAS: OWN, FASTEST: replace(OWN, workers=8), CHEAPEST: replace(OWN, workers=3)}
+    assert still_better(OWN, chosen, {AS_IT_WAS: 10.0, FASTEST: 6.0, CHEAPEST: 10.2}) == [*chosen]
+    assert still_better(OWN, chosen, {AS_IT_WAS: 10.0, FASTEST: 10.0, CHEAPEST: 10.4}) == [AS_IT_WAS]
+    assert still_better(OWN, chosen, {AS_IT_WAS: 10.0, CHEAPEST: 9.0}) == [AS_IT_WAS, CHEAPEST]
 
 
 def test_processes_have_all_of_the_memory_and_need_some_each() -> None:
@@ -104,7 +142,16 @@ def test_cores_limit_tasks_that_compute_on_them(cpu: float, cores: float, thread
     trace = recorded(cpu=cpu, cores=cores)
     cluster = ClusterSpec.from_trace(trace)
     assert limits(trace, cluster).threads == threads
+    assert limits(trace, cluster).one_host
     assert own_setting(cluster).threads == 4
+
+
+def test_limits_are_those_of_each_setting_and_of_the_hosts() -> None:
+    trace = recorded()
+    here = limits(trace, ClusterSpec.from_trace(trace))
+    assert here.chunks(Setting(1, 4, 8 * GIB)) > here.chunks(Setting(4, 4, 8 * GIB)) > 1
+    apart = replace(trace.workers[0], name="other", address="tcp://other:1", host="there")
+    assert not limits(trace, ClusterSpec((*trace.workers, apart))).one_host
 
 
 def test_a_setting_is_a_job_with_its_cluster_chunks_and_saturation() -> None:
