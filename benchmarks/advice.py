@@ -67,7 +67,7 @@ def promise(folder: Path, names: list[str]) -> None:
             "saves": [each / took for each in (low, seconds, high)],
         }
         print(f"{name:8} {json.dumps(promises[name])}", flush=True)
-    (folder / "promises.json").write_text(json.dumps(promises))
+        (folder / "promises.json").write_text(json.dumps(promises))
 
 
 def times_of(promises: dict[str, Any], name: str) -> list[int]:
