@@ -37,9 +37,9 @@ def command(
     as_json: bool,
     as_markdown: bool,
 ) -> None:
-    """Show runs over weeks: which got slower or hungrier, since when, and through what.
+    """Show runs over weeks, and which got worse.
 
-    FOLDER has saved reports, as of `run --save-to`, also in folders in it; or it is a pattern in quotes
+    Since which run they are slower or hungrier is said with what came with it. FOLDER has saved reports, as of `run --save-to`, also in folders in it; or it is a pattern in quotes
     ('nightly/*.json'). Both may be URLs. Only the heads of the reports are read; an index in the folder saves that the
     next time. Runs of one name are a series; --label keeps those of a branch apart.
 

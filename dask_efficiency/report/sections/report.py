@@ -208,7 +208,8 @@ def _footer(report: EfficiencyReport) -> str:
 def _data(report: EfficiencyReport) -> dict[str, Any]:
     """Head and timeline: the full report would take more room than its page."""
     whole = to_dict(report)
-    del whole["head"]["findings"]  # they are shown
+    for name in ("findings", "first_finding", "losses"):
+        del whole["head"][name]  # they are shown
     timeline = None if report.timeline is None else _mean_threads(report.timeline)
     return {"format": whole["format"], "head": whole["head"], "timeline": timeline}
 
