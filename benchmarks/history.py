@@ -144,7 +144,7 @@ PLANTED: dict[str, tuple[str, dict[str, str], dict[str, str]]] = {
     "one worker fewer": ("read", {"WORKERS": "3"}, {"WORKERS": "2"}),
     "a partition size": ("read", {"PARTS": "40"}, {"PARTS": "3"}),
     "a library's version": ("clean", {}, {"library": "2"}),
-    "a memory limit": ("keep", {}, {"LIMIT": "280"}),
+    "a memory limit": ("keep", {}, {"LIMIT": "320"}),
     "nothing, reading": ("read", {}, {}),
     "nothing, cleaning": ("clean", {}, {}),
     "nothing, keeping": ("keep", {}, {}),
@@ -152,7 +152,7 @@ PLANTED: dict[str, tuple[str, dict[str, str], dict[str, str]]] = {
 
 
 def real(folder: Path, nights: int) -> None:
-    """Run every program each night; in the second half, with what is planted."""
+    """Run every program each night, in the second half with what is planted; goes on where it was stopped."""
     folder.mkdir(parents=True, exist_ok=True)
     for version, times in (("1", 600), ("2", 1200)):
         (folder / f"library-{version}").mkdir(exist_ok=True)
@@ -161,15 +161,18 @@ def real(folder: Path, nights: int) -> None:
         (folder / f"{name.replace(' ', '_')}.py").write_text(PROGRAM)
     for night in range(nights):
         for name, (how, usual, change) in PLANTED.items():
+            stem = name.replace(" ", "_")
+            if len([*(folder / "runs").glob(f"{stem}-*.json")]) > night:
+                continue
             settings = USUAL | usual | (change if night >= nights // 2 else {})
             version = settings.pop("library")
             settings["LIBRARY"] = settings["PYTHONPATH"] = str(folder / f"library-{version}")
             label = ["--label", f"library={version}"] if how == "clean" else []
-            script = str(folder / f"{name.replace(' ', '_')}.py")
+            script = str(folder / f"{stem}.py")
             starts = "from dask_efficiency.cli import main; main()"
             options = ["run", "--save-to", str(folder / "runs"), *label, script, how]
             command = [sys.executable, "-c", starts, *options]
-            subprocess.run(command, env=os.environ | settings, check=True, capture_output=True)
+            subprocess.run(command, env=os.environ | settings, capture_output=True, timeout=120)
         print(f"night {night + 1} of {nights}", flush=True)
     print(history(folder / "runs"))
 
