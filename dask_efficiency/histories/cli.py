@@ -39,9 +39,10 @@ def command(
 ) -> None:
     """Show runs over weeks, and which got worse.
 
-    Since which run they are slower or hungrier is said with what came with it. FOLDER has saved reports, as of `run --save-to`, also in folders in it; or it is a pattern in quotes
-    ('nightly/*.json'). Both may be URLs. Only the heads of the reports are read; an index in the folder saves that the
-    next time. Runs of one name are a series; --label keeps those of a branch apart.
+    Since which run they are slower or hungrier is said with what came with it. FOLDER has saved reports, as of
+    `run --save-to`, also in folders in it; or it is a pattern in quotes ('nightly/*.json'). Both may be URLs. Only the
+    heads of the reports are read; an index in the folder saves that the next time. Runs of one name are a series;
+    --label keeps those of a branch apart.
 
     \b
     Exit codes:
