@@ -37,7 +37,7 @@ from dask_efficiency.report.gpu import waiting_seconds
 from dask_efficiency.report.memory_needs import NO_NEEDS, MemoryNeeds, needs_of
 from dask_efficiency.report.messages import FINALIZE, objects_fetched
 from dask_efficiency.report.model import EfficiencyReport
-from dask_efficiency.report.sizes import NO_SIZES, Sizes, sizes_of
+from dask_efficiency.report.sizes import NO_SIZES, SMALL_TASK_SECONDS, Sizes, sizes_of
 from dask_efficiency.report.skew import larger_input, ran_alone, ran_in_turn
 from dask_efficiency.report.turnover import FEW_STAYED, came_and_went
 from dask_efficiency.report.values import Amount, GilHolder, LongHold
@@ -52,8 +52,6 @@ from dask_efficiency.show.figures import (
 )
 from dask_efficiency.show.finding import MOST, WORTH_FINDING
 
-#: Seconds in a thread below which a task is small: Dask spends about a millisecond on each.
-SMALL_TASK_SECONDS = 0.02
 #: Cause of idle time that ends sooner with tasks queued at the workers.
 ROUND_TRIPS = cause_name(Bucket.IDLE, "round-trips")
 #: Waits that overlap with more threads, if there are tasks for them.

@@ -18,7 +18,7 @@ from typing import Any
 
 from distributed import Client, get_client
 
-from dask_efficiency.accounts.buckets import Bucket, cause_name
+from dask_efficiency.accounts.buckets import UNKNOWN, Bucket, cause_name
 from dask_efficiency.accounts.cluster.failures import error_text
 from dask_efficiency.accounts.cluster.windows import Interval
 from dask_efficiency.accounts.intake import fitting
@@ -58,6 +58,7 @@ from dask_efficiency.runs.trace.build import build
 from dask_efficiency.runs.trace.errors import EmptyTraceError
 from dask_efficiency.runs.trace.run_trace import RunTrace, cost_note
 from dask_efficiency.show.figures import harmless, sentence
+from dask_efficiency.show.finding import MOST
 from dask_efficiency.show.log import logger
 from dask_efficiency.straggler.breakdowns import explained, with_lines
 
@@ -434,13 +435,18 @@ def _resolve_first(first: Any, filename: Any, client: Any) -> tuple[str | None, 
 
 
 def _waits(report: EfficiencyReport, cause: str) -> dict[str, float]:
-    """By prefix: share of the time off the CPU in which its tasks waited for it; empty if some were not sampled."""
+    """By prefix: share of the explained time off the CPU in which its tasks waited for it.
+
+    Empty if some were not sampled; prefixes of which most is unexplained are left out.
+    """
     if report.not_sampled:
         return {}
     waited = cause_name(Bucket.THREAD_NONCPU, cause)
     whole = {prefix: row.ns(Bucket.THREAD_NONCPU) for prefix, row in report.by_prefix.items()}
-    rows = {prefix: causes for prefix, causes in report.causes_by_prefix.items() if whole.get(prefix)}
-    return {prefix: min(causes.get(waited, 0) / whole[prefix], 1.0) for prefix, causes in rows.items()}
+    unknown, rows = cause_name(Bucket.THREAD_NONCPU, UNKNOWN), report.causes_by_prefix
+    known = {prefix: whole.get(prefix, 0) - causes.get(unknown, 0) for prefix, causes in rows.items()}
+    sure = [prefix for prefix, ns in known.items() if ns > MOST * whole.get(prefix, 0)]
+    return {prefix: min(rows[prefix].get(waited, 0) / known[prefix], 1.0) for prefix in sure}
 
 
 def _path_summary(trace: RunTrace, report: EfficiencyReport) -> PathSummary | None:

@@ -22,7 +22,7 @@ from dask_efficiency.accounts.waits import (
     THREAD,
 )
 from dask_efficiency.report.conditions import MANY_GRAPHS, NOTHING_KNOWN, Conditions
-from dask_efficiency.report.memory_needs import HOLDS_BACK
+from dask_efficiency.report.memory_needs import GROWS, HOLDS_BACK
 from dask_efficiency.show.finding import MOST, WORTH_FINDING
 from dask_efficiency.straggler.observations import SIZES_DIFFER
 
@@ -85,7 +85,7 @@ _CONDITIONS: Mapping[str, Callable[[Conditions], bool]] = {
     "leaks": lambda facts: facts.memory.grown > 0,
     "ran-ahead": lambda facts: facts.memory.ran_ahead and facts.saturation > HOLDS_BACK,
     "ran-ahead-anyway": lambda facts: facts.memory.ran_ahead,
-    "shared": lambda facts: facts.memory.too_little and facts.memory.overcounted > 0,
+    "shared": lambda facts: facts.memory.too_little and facts.memory.overcounted > GROWS * facts.memory.limit,
     "second-use": lambda facts: facts.memory.second_use,
     "tasks-take-most": lambda facts: facts.memory.tasks_take_most,
     "too-little": lambda facts: facts.memory.too_little,
@@ -327,7 +327,7 @@ idle/parallelism: Threads idle, too few tasks at a time
     in-turn: Break up the chain, such as by adding up in pairs: tasks of {waited_for} ran one after the other.
     waited-for: Split the tasks of {waited_for}, which all waited for, or run other work with them.
     one-task: One task ran at a time on {threads} threads: a chain, or a client that waits for each result.
-    smaller: Make partitions {smaller_by} times smaller{smaller_to}: {these} are too few for {threads} threads.
+    smaller: Make partitions {smaller_by} times smaller{smaller_to}: {few} are too few for {threads} threads.
     Make partitions smaller, or split the tasks that all others wait for.
 idle/unknown: Threads idle
     There were too few tasks at a time, or a busy scheduler.

@@ -93,7 +93,7 @@ class MemoryNeeds:
     grown: float = 0.0
     grows: str = ""
     left_by: str = ""
-    #: Bytes by which results, by their sizes, were more than the process of a worker had; 0 if they never were.
+    #: Bytes by which results, by their sizes, were more than the process of that worker had; 0 if they never were.
     overcounted: int = 0
     #: Largest of the results that only clients held, if these had most of the memory; and the line that sent it.
     held: HeldFor = NOTHING_KEPT
@@ -191,7 +191,7 @@ def needs_of(report: EfficiencyReport) -> MemoryNeeds:
         grown=grown,
         grows=grows,
         left_by=left_by,
-        overcounted=max((one.overcounted for one in report.memory.values()), default=0),
+        overcounted=of.overcounted,
         held=held,
         held_sent_by=report.computed_by.get(held.prefix, ""),
         lost_for_memory=_lost_for_memory(report),

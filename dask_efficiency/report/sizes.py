@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -14,6 +15,8 @@ from dask_efficiency.report.model import EfficiencyReport
 from dask_efficiency.show.figures import format_bytes, format_count, format_number, format_seconds
 from dask_efficiency.show.finding import MOST
 
+#: Seconds in a thread below which a task is small: Dask spends about a millisecond on each.
+SMALL_TASK_SECONDS = 0.02
 #: Seconds that a task should take: Dask spends about a millisecond on each, and its own advice is 100 ms.
 TASK_SECONDS = 0.1
 #: Tasks that each thread should be left with, so that all end at about the same time. By judgement: with four of equal
@@ -30,14 +33,29 @@ MIN_CHUNK = 1 << 16
 PROCESS = 150 << 20
 
 
+class Alike(NamedTuple):
+    """Tasks of a prefix: their number, seconds of each, and bytes of the largest results that as many tasks have."""
+
+    tasks: int = 0
+    seconds: float = 0.0
+    nbytes: float = 0.0
+
+    def words(self, rounds: int) -> str:
+        """Word them, given the number of graphs that ran one after the other."""
+        nbytes = f" and {format_bytes(self.nbytes)}" if self.nbytes >= MIN_CHUNK else ""
+        graphs = f" in {rounds} graphs" if rounds > 1 else ""
+        return f"{format_count(self.tasks, 'task')} of {format_seconds(self.seconds)}{nbytes}{graphs}"
+
+
 @dataclass(frozen=True, slots=True)
 class Sizes:
     """Sizes that would do, with their reasons; 0 where nothing is known, or nothing is to change."""
 
-    #: Tasks of the prefix that has most, seconds of each, and bytes of the largest results that as many have.
-    tasks: int = 0
-    seconds: float = 0.0
-    nbytes: float = 0.0
+    #: The most small tasks of a prefix, and the tasks of the prefix that took most time.
+    small: Alike = Alike()  # noqa: RUF009  # immutable
+    long: Alike = Alike()  # noqa: RUF009  # immutable
+    #: Number of graphs that were sent with nothing outstanding, so that their tasks did not run together.
+    rounds: int = 1
     #: How many times as large partitions should be, as far as memory and threads allow it, and without these limits.
     times: int = 0
     wanted: int = 0
@@ -49,18 +67,16 @@ class Sizes:
     processes: int = 0
     #: Threads of a worker whose waits would overlap with each other's computing.
     nthreads: int = 0
-    #: Call that makes partitions of another size: ``x.rechunk("{size}")``; empty if it is not known.
+    #: What makes partitions of another size: ``chunks="{size}"``; empty if it is not known.
     call: str = ""
 
     def words(self) -> dict[str, str]:
         """Figures for use in a sentence."""
-        fewer, chunk = -(-self.tasks // max(self.times, 1)), self.nbytes * max(self.times, 1)
-        is_data = self.nbytes >= MIN_CHUNK
-        size = format_bytes(chunk).replace(" ", "")
+        times = max(self.times, 1)
+        fewer, size = -(-self.small.tasks // times), format_bytes(self.small.nbytes * times).replace(" ", "")
         call = self.call.format(size=size, n=fewer, times=self.times)
         smaller = max(self.smaller, 1)
-        nbytes = f" and {format_bytes(self.nbytes)}" if is_data else ""
-        these = f"{format_count(self.tasks, 'task')} of {format_seconds(self.seconds)}{nbytes}"
+        these = self.small.words(self.rounds)
         larger = f"Use fewer threads: {these} are too few to be joined, and too small for so many threads"
         if self.times > 1:
             larger = f"Make partitions {self.times} times as large, from {these} to {format_number(fewer)} tasks"
@@ -68,10 +84,10 @@ class Sizes:
         elif self.by_memory:
             larger = f"Give workers more memory first: {self.wanted} of {these} joined do not fit into it"
         return {
-            "these": these,
+            "few": self.long.words(self.rounds),
             "resized": larger,
             "smaller_by": str(smaller),
-            "smaller_to": f", {format_bytes(self.nbytes / smaller)} each" if is_data else "",
+            "smaller_to": f", {format_bytes(self.long.nbytes / smaller)} each" if self.long.nbytes >= MIN_CHUNK else "",
             "processes": f"{self.processes} workers of 1 thread"
             if self.processes
             else "more workers with fewer threads",
@@ -89,34 +105,43 @@ def sizes_of(report: EfficiencyReport) -> Sizes:
     known = {prefix: one for prefix, one in report.skew.items() if one.count and prefix != OTHER}
     if not known or not threads:
         return NO_SIZES
-    most = max(known.values(), key=lambda one: one.count * one.median_seconds)
-    wide = [one for one in known.values() if one.count > MOST * most.count]
-    nbytes = max(one.median_bytes for one in wide)
+    small = [one for one in known.values() if one.median_seconds < SMALL_TASK_SECONDS]
+    long = max(known.values(), key=lambda one: one.count * one.median_seconds)
+    most = max(small, key=lambda one: one.count, default=long)
+    wide = {prefix: one for prefix, one in known.items() if one.count > MOST * most.count}
+    alike, few, rounds = _alike(most, known), _alike(long, known), max(report.rounds, 1)
     tasks = sum(one.count for one in known.values())
     larger = joined(
         report.breakdown.ns(*GOOD, Bucket.THREAD_NONCPU) / 1e9 / tasks,
-        count=most.count,
+        count=max(most.count // rounds, 1),
         median=most.median_seconds,
-        longest=max(one.max_seconds for one in wide),
-        share=report.breakdown.ns(*HELD) / 1e9 / threads,
+        longest=max(one.max_seconds for one in wide.values()),
+        share=report.breakdown.ns(*HELD) / 1e9 / threads / rounds,
         threads=threads,
-        room=_room(report) / max(COPIES * nbytes, *(one.p95_working for one in wide), 1e-9),
+        room=_room(report) / max(COPIES * alike.nbytes, *(one.p95_working for one in wide.values()), 1e-9),
     )
-    per_thread = most.count / threads
+    # A prefix with fewer tasks than there were graphs was not in all of them.
+    per_thread = long.count / (rounds if long.count >= rounds else 1) / threads
     # With less to do than Dask needs for a task, smaller ones only cost more.
     split = math.ceil(TASKS_OF_A_THREAD / per_thread) if per_thread < TASKS_OF_A_THREAD else 0
+    can_change = larger.times > 1 or larger.by_memory or threads > 1
     return Sizes(
-        tasks=most.count,
-        seconds=most.median_seconds,
-        nbytes=nbytes,
+        small=alike,
+        long=few,
+        rounds=rounds,
         times=larger.times,
-        wanted=larger.wanted,
+        wanted=larger.wanted if can_change else 0,
         by_memory=larger.by_memory,
-        smaller=min(split, int(most.median_seconds / TASK_SECONDS)) if split > 1 else 0,
+        smaller=min(split, int(long.median_seconds / TASK_SECONDS)) if split > 1 else 0,
         processes=_processes(report),
         nthreads=_nthreads(report),
-        call=_call(report, wide, nbytes),
+        call=_call(report, wide, alike.nbytes),
     )
+
+
+def _alike(most: Skew, known: Mapping[str, Skew]) -> Alike:
+    nbytes = max(one.median_bytes for one in known.values() if one.count > MOST * most.count)
+    return Alike(most.count, most.median_seconds, nbytes)
 
 
 class JoinedTasks(NamedTuple):
@@ -185,18 +210,20 @@ def _nthreads(report: EfficiencyReport) -> int:
     return 2 * threads.pop() if len(threads) == 1 else 0
 
 
-def _call(report: EfficiencyReport, wide: list[Skew], nbytes: float) -> str:
-    """The call for larger partitions, by what the keys and the lines of code say of the collection."""
+def _call(report: EfficiencyReport, wide: Mapping[str, Skew], nbytes: float) -> str:
+    """Change that makes larger partitions, by what the keys and the lines of code say of the collection."""
     frames = {frame.file for row in report.profile for frame in row.stack}
-    lines = " ".join(report.computed_by.values())
+    lines = " ".join(report.computed_by.get(prefix, "") for prefix in wide)
     if "client.map(" in lines or "client.submit(" in lines:
         return "pass client.map lists of {times} items"
     if nbytes < MIN_CHUNK:
         return ""
-    if any(_dimensions(one.longest_key) > 1 for one in wide):
-        return 'x.rechunk("{size}")'
+    # A call behind these would leave the small tasks, and join their results.
+    if any(_dimensions(one.longest_key) > 1 for one in wide.values()):
+        return 'chunks="{size}" where the array begins, or else x.rechunk'
     if any("pandas/" in file or "dask/dataframe" in file for file in frames):
-        return "df.repartition(npartitions={n})"
+        number = "npartitions={n}" if report.rounds <= 1 else "npartitions="
+        return f"{number} or blocksize= where the dataframe begins"
     return ""
 
 

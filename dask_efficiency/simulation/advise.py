@@ -57,7 +57,8 @@ def advise(
     Raises
     ------
     ValueError
-        If the price is below 0; and whatever :func:`~dask_efficiency.simulate` refuses.
+        If the price is below 0, or workers differ in their threads; and whatever :func:`~dask_efficiency.simulate`
+        refuses.
 
     Examples
     --------

@@ -69,6 +69,11 @@ def test_a_trace_has_the_share_of_waiting_in_which_each_prefix_waited_for_a_core
     report = report_of(whole, by_prefix={"read": whole, "idle": seconds(thread_cpu=1)}, causes_by_prefix=rows)
     assert module._waits(report, "core") == {"read": 0.25}
     assert module._waits(report, "gil") == {"read": 0.5}
+    # What is not known is taken to be as the rest, unless it is most.
+    some, most = ({**waits, "thread-noncpu/unknown": ns} for ns in (0.5, 2.5))
+    rows = {"some": causes(**{**some, "thread-noncpu/sleep": 0.0}), "most": causes(**most)}
+    half = report_of(whole, by_prefix={"some": whole, "most": seconds(thread_noncpu=4.5)}, causes_by_prefix=rows)
+    assert module._waits(half, "core") == {"some": pytest.approx(1 / 3)}
     assert module._waits(replace(report, not_sampled={"w0": "nobody looked"}), "core") == {}
 
 

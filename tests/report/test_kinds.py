@@ -30,7 +30,9 @@ PLAIN = replace(
 HELD = replace(
     NO_NEEDS, held=HeldFor("load", "future", "Client-7d24439e-e94a-11f1-8458-02fc00000001", "", 1.0, 1.0, 3 * 2**30)
 )
-SHORT = replace(NO_NEEDS, limit=4 * 2**30, needed=5 * 2**30, enough=round(5.3 * 2**30), peak=3 * 2**30)
+SHORT = replace(
+    NO_NEEDS, limit=4 * 2**30, needed=5 * 2**30, enough=round(5.3 * 2**30), peak=3 * 2**30, overcounted=2**26
+)
 AHEAD = replace(SHORT, kept=HeldFor("read", "ahead", "sum", "", 1.0, 1.0, 2**30))
 RAN_FREELY = {"memory": AHEAD, "saturation": math.inf}
 SECOND = replace(SHORT, kept=HeldFor("x", "blocked", "sub", "mean", 1.0, 1.0, 2**30), kept_seconds=5.1, reduced=True)

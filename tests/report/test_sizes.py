@@ -1,3 +1,4 @@
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -45,7 +46,8 @@ def small(memory: int = 8 * GIB, nthreads: int = 4, **fields: Any) -> Efficiency
 def test_chunks_are_as_large_as_tasks_of_a_tenth_of_a_second_need() -> None:
     (found, *_) = find(small())
     assert found.advice == (
-        'Make partitions 30 times as large, from 1600 tasks of 3.3 ms and 4.0 MiB to 54 tasks: x.rechunk("120MiB").'
+        "Make partitions 30 times as large, from 1600 tasks of 3.3 ms and 4.0 MiB to 54 tasks: "
+        'chunks="120MiB" where the array begins, or else x.rechunk.'
     )
     assert found.evidence["times_as_large"] == 30
     assert found.basis is Basis.BOUNDED
@@ -92,7 +94,11 @@ def test_larger_chunks_are_not_advised_where_memory_is_short_or_threads_would_ha
 @pytest.mark.parametrize(
     ("fields", "call"),
     [
-        ({"computed_by": {"f": "`client.map(f, items)` in a.py:3"}}, ": pass client.map lists of 30 items"),
+        ({"computed_by": {"random_sample": "`client.map(f, items)` in a.py:3"}}, ": pass client.map lists of 30 items"),
+        (
+            {"computed_by": {"few": "`client.map(f, items)` in a.py:3"}},
+            ': chunks="120MiB" where the array begins, or else x.rechunk',
+        ),
         ({"skew": {"f": skew(count=1600, median_seconds=0.0033, max_seconds=0.004, longest_key="f-1")}}, ""),
         (
             {
@@ -101,14 +107,47 @@ def test_larger_chunks_are_not_advised_where_memory_is_short_or_threads_would_ha
                     ProfileRow("thread-cpu", "native", "f", (Frame("mean", "/x/pandas/core/frame.py", 3),), 9),
                 ),
             },
-            ": df.repartition(npartitions=54)",
+            ": npartitions=54 or blocksize= where the dataframe begins",
         ),
         ({"skew": {"f": skew(count=1600, median_seconds=0.0033, max_seconds=0.004, median_bytes=4.0 * MIB)}}, ""),
     ],
-    ids=["futures", "small results", "frames", "anything"],
+    ids=["futures", "other futures", "small results", "frames", "anything"],
 )
 def test_the_call_is_that_of_the_collection(fields: dict[str, Any], call: str) -> None:
     assert sizes_of(small(**fields)).words()["resized"].endswith(f"tasks{call}")
+
+
+def test_tasks_of_graphs_one_after_the_other_do_not_run_together() -> None:
+    frames = {
+        "skew": {"f": skew(count=4000, median_seconds=0.0033, max_seconds=0.004, median_bytes=4.0 * MIB)},
+        "profile": (ProfileRow("thread-cpu", "native", "f", (Frame("mean", "/x/pandas/core/frame.py", 3),), 9),),
+        "tasks": {"succeeded": 4000},
+    }
+    assert sizes_of(small(**frames)).times > 10
+    found = sizes_of(small(**frames, rounds=20))
+    assert found.times == 10  # of 200 tasks, 4 for each of 4 threads are left
+    assert found.words()["resized"] == (
+        "Make partitions 10 times as large, from 4000 tasks of 3.3 ms and 4.0 MiB in 20 graphs to 400 tasks: "
+        "npartitions= or blocksize= where the dataframe begins"
+    )
+    few = small(skew={"read": skew(count=200, median_seconds=3.0, max_seconds=3.0)}, tasks={"succeeded": 200})
+    assert sizes_of(few).smaller == 0
+    assert sizes_of(replace(few, rounds=50)).smaller == 4
+    assert sizes_of(replace(few, rounds=201)).smaller == 0  # not in all of them
+
+
+def test_one_thread_cannot_be_fewer() -> None:
+    few = skew(count=6, median_seconds=0.0033, max_seconds=0.004, median_bytes=4.0 * MIB)
+    alone, several = (report_of(seconds(thread_cpu=0.02), skew={"f": few}, nthreads={"w0": n}) for n in (1, 4))
+    assert (sizes_of(alone).times, sizes_of(alone).wanted) == (0, 0)
+    assert (sizes_of(several).times, sizes_of(several).wanted) == (0, 6)
+
+
+def test_small_tasks_are_joined_though_long_ones_take_more_time() -> None:
+    fit = skew(count=2, median_seconds=4.0, max_seconds=4.0, median_bytes=400.0 * MIB)
+    words = sizes_of(small(skew={"random_sample": CHUNK, "fit": fit}, tasks={"succeeded": 1602})).words()
+    assert "1600 tasks of 3.3 ms and 4.0 MiB" in words["resized"]
+    assert words["few"] == "2 tasks of 4.0 s and 400 MiB"
 
 
 def test_few_long_tasks_are_to_be_split() -> None:

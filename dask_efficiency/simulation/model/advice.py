@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
-from dask_efficiency.accounts.tables import MISSING
-from dask_efficiency.report.sizes import COPIES, OF_MEMORY, PROCESS, joined
+from dask_efficiency.accounts.tables import MISSING, Int64
+from dask_efficiency.report.sizes import COPIES, OF_MEMORY, PROCESS, SMALL_TASK_SECONDS, joined
 from dask_efficiency.runs.replay.durations import prefix_of_runs
 from dask_efficiency.runs.trace.run_trace import RunTrace
 from dask_efficiency.show.finding import MOST
@@ -53,7 +53,8 @@ class Setting:
 
     def job(self, own: ClusterSpec) -> SimulationJob:
         """Make the job of a run, given its own cluster."""
-        cluster = own.with_workers(self.workers, self.nthreads, self.memory_limit)
+        is_own = replace(self, chunks=1, saturation=None) == own_setting(own)
+        cluster = own if is_own else own.with_workers(self.workers, self.nthreads, self.memory_limit)
         if self.saturation is not None:
             cluster = cluster.with_config({SATURATION: self.saturation})
         return SimulationJob(cluster, chunks=self.chunks)
@@ -135,9 +136,12 @@ AS_IT_WAS, FASTEST, VALUE, CHEAPEST = "as it was", "fastest", "best value", "che
 
 
 def own_setting(own: ClusterSpec) -> Setting:
-    """Setting of a run's own cluster; of workers that differ, the first's."""
-    first = own.workers[0]
-    return Setting(len(own.workers), first.nthreads, first.memory_limit)
+    """Setting of a run's own cluster, with the least memory of its workers; these have to have as many threads."""
+    threads = sorted({worker.nthreads for worker in own.workers})
+    if len(threads) > 1:
+        raise ValueError(f"workers have {' or '.join(map(str, threads))} threads; expected as many each, for advice")
+    limits = [worker.memory_limit for worker in own.workers if worker.memory_limit]
+    return Setting(len(own.workers), threads[0], min(limits, default=0))
 
 
 def times_as_large(trace: RunTrace, own: Setting) -> int:
@@ -149,19 +153,32 @@ def times_as_large(trace: RunTrace, own: Setting) -> int:
     took, of = (runs.stop - runs.start)[rows] / 1e9, prefix[rows]
     nbytes = np.maximum(trace.tasks.nbytes[runs.task[rows]], 0)
     work, counts = np.bincount(of, took), np.bincount(of)
-    most = int(np.argmax(work))
+    is_small = work < SMALL_TASK_SECONDS * counts
+    most = int(np.argmax(np.where(is_small, counts, 0) if is_small.any() else work))
+    # Tasks of graphs that ran one after the other do not run together.
+    rounds = len(np.unique(_round_of_graphs(trace)[trace.tasks.graph[runs.task[rows[of == most]]]]))
     wide = np.isin(of, np.flatnonzero(counts > MOST * counts[most]))
     each = max(float(np.median(nbytes[wide & (of == one)])) for one in np.unique(of[wide]).tolist())
     room = OF_MEMORY * (own.memory_limit or math.inf) / own.nthreads / max(COPIES * each, 1.0)
     return joined(
         float(took.mean()),
-        count=int(counts[most]),
+        count=int(counts[most]) // rounds,
         median=float(np.median(took[of == most])),
         longest=float(took[wide].max()),
-        share=float(took.sum()) / own.threads,
+        share=float(took.sum()) / own.threads / rounds,
         threads=own.threads,
         room=room,
     ).times
+
+
+def _round_of_graphs(trace: RunTrace) -> Int64:
+    """By graph: number of its round, which begins once all that was sent before has ended; the last is for no graph."""
+    runs, n = trace.runs, len(trace.graphs)
+    ends = np.zeros(n + 1, np.int64)
+    known = runs.task != MISSING
+    np.maximum.at(ends, trace.tasks.graph[runs.task[known]], runs.stop[known])
+    begins = trace.graphs.received[1:] >= np.maximum.accumulate(ends[:n])[:-1]
+    return np.concatenate([[0], np.cumsum(begins), [0]])[-(n + 1) :]
 
 
 @dataclass(frozen=True, slots=True)

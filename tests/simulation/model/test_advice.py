@@ -4,7 +4,7 @@ from math import inf
 
 import pytest
 
-from benchmarks.simulated_traces import MS, Graph, simulate
+from benchmarks.simulated_traces import MS, Graph, repeated, simulate
 from dask_efficiency import ClusterSpec, RunTrace
 from dask_efficiency.simulation.model.advice import (
     AS_IT_WAS,
@@ -21,7 +21,7 @@ from dask_efficiency.simulation.model.advice import (
     times_as_large,
 )
 
-GIB = 2**30
+MIB, GIB = 2**20, 2**30
 OWN = Setting(4, 2, 4 * GIB)
 
 
@@ -137,6 +137,18 @@ def test_chunks_are_as_large_as_a_tenth_of_a_second_memory_and_threads_allow() -
     assert times_as_large(recorded(ns=200 * MS), own) == 0
 
 
+def test_partitions_of_graphs_one_after_the_other_are_not_joined() -> None:
+    own = Setting(1, 4, 8 * GIB)
+    once, many = recorded(tasks=64), repeated(recorded(tasks=64), 7)
+    assert times_as_large(many, own) == times_as_large(once, own) == 4  # of 64 tasks, 4 for each of 4 threads are left
+
+
+def test_small_tasks_are_joined_though_long_ones_take_more_time() -> None:
+    graph = Graph(["small"] * 400 + ["fit"] * 2, [[]] * 402, [MS] * 400 + [900 * MS] * 2, [MIB] * 402, set(range(402)))
+    trace = simulate(graph, workers=1, nthreads=4)
+    assert times_as_large(trace, Setting(1, 4, 8 * GIB)) > 1
+
+
 @pytest.mark.parametrize(("cpu", "cores", "threads"), [(1.0, 4.0, 4.0), (0.1, 4.0, inf), (1.0, 0.0, inf)])
 def test_cores_limit_tasks_that_compute_on_them(cpu: float, cores: float, threads: float) -> None:
     trace = recorded(cpu=cpu, cores=cores)
@@ -152,6 +164,17 @@ def test_limits_are_those_of_each_setting_and_of_the_hosts() -> None:
     assert here.chunks(Setting(1, 4, 8 * GIB)) > here.chunks(Setting(4, 4, 8 * GIB)) > 1
     apart = replace(trace.workers[0], name="other", address="tcp://other:1", host="there")
     assert not limits(trace, ClusterSpec((*trace.workers, apart))).one_host
+
+
+def test_the_recorded_cluster_stays_as_it_was_and_its_workers_have_as_many_threads() -> None:
+    cluster = ClusterSpec.from_trace(recorded()).with_workers(2, memory_limit=4 * GIB)
+    first, second = cluster.workers
+    uneven = replace(cluster, workers=(first, replace(second, memory_limit=3 * GIB)))
+    own = own_setting(uneven)
+    assert own == Setting(2, 4, 3 * GIB)
+    assert replace(own, chunks=2).job(uneven).cluster == uneven
+    with pytest.raises(ValueError, match="workers have 1 or 4 threads; expected as many each"):
+        own_setting(replace(cluster, workers=(first, replace(second, nthreads=1))))
 
 
 def test_a_setting_is_a_job_with_its_cluster_chunks_and_saturation() -> None:
