@@ -191,6 +191,7 @@ class Figures:
 def watch_classes(figures: Figures) -> None:
     """Time the parts of the scheduler's half."""
     from dask_efficiency.accounts.cluster.cluster import ClusterLedger
+    from dask_efficiency.live import exposition
     from dask_efficiency.live.bokeh.tab import Tab
     from dask_efficiency.live.prometheus import COLLECTOR
     from dask_efficiency.plugin.scheduler.accounts import ClusterAccounts, Timelines
@@ -208,7 +209,8 @@ def watch_classes(figures: Figures) -> None:
         ("poll: history", ClusterLedger, ["remember"]),
         ("poll: idle time", IdleWatch, ["catch_up"]),
         ("look at idle slots", IdleWatch, ["_tick", "_look_now", "_turned_safely"]),
-        ("/metrics: collect", COLLECTOR, ["collect"]),
+        ("/metrics: collect", COLLECTOR, ["_collected"]),
+        ("/metrics: text", exposition, ["text"]),
         ("pages: keep", Tab, ["_keep"]),
     ):
         for name in names:

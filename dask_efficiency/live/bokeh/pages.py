@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
+from itertools import cycle
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
@@ -56,6 +57,9 @@ class Page(DashboardComponent):
         self._parts = parts
         self._view: TabView | None = None
         self._shown: dict[PagePart, Any] = {}
+        #: Parts that are drawn seldom: the first and the others take turns, as each takes milliseconds.
+        seldom = [part for part in parts if part.every_ns]
+        self._turns = cycle((frozenset(seldom[:1]), frozenset(seldom[1:])))
         self.root = root
 
     @without_property_validation  # type: ignore[untyped-decorator]  # bokeh is skipped by mypy
@@ -91,7 +95,10 @@ class Page(DashboardComponent):
         self._headline.draw(made_by(self._headline))
         if view is self._view:
             return
+        others = next(self._turns) & self._shown.keys() if mine is None else ()
         for part in self._parts:
+            if part in others:
+                continue
             made = made_by(part)
             if made is not self._shown.get(part):
                 part.draw(made)

@@ -16,7 +16,7 @@ from tornado.httpclient import AsyncHTTPClient, HTTPClientError
 from dask_efficiency import EfficiencyPlugin, unregister
 from dask_efficiency.accounts.stalls import StalledWork
 from dask_efficiency.live import bokeh
-from dask_efficiency.live.bokeh import columns, pages
+from dask_efficiency.live.bokeh import columns, pages, texts
 from dask_efficiency.live.bokeh.pages import PAGES, Page, timeline, whole
 from dask_efficiency.live.bokeh.tab import GONE, Tab
 from tests.live.bokeh.meter import Meter, busy_gpu
@@ -115,11 +115,25 @@ def test_the_gpus_are_on_the_tab_where_there_are_any(tab: Tab) -> None:
     title, figure = page.root.children[7:9]
     assert (title.visible, figure.visible) == (False, False)
     meter.gpu = busy_gpu
-    meter.run_until(20)
-    page.update()
+    for seconds in (20, 30):  # parts that are drawn seldom take turns
+        meter.run_until(seconds)
+        page.update()
     assert (title.visible, figure.visible) == (True, True)
     assert page.root.select_one({"name": "gpus"}).data["idle"] == [0.4, 0.4]
     assert "2 GPUs, idle 40 % of the time" in title.text
+
+
+def test_parts_that_are_drawn_seldom_take_turns_so_that_no_update_takes_long(tab: Tab) -> None:
+    meter = Meter()
+    tab.show(meter)
+    meter.run_until(10)
+    page = whole(tab)
+    page.update()
+    for seconds in (20, 30, 40, 50):
+        meter.run_until(seconds)
+        page.update()
+        anew = [tab._drawn[part][0] is tab.view for part in (texts.findings, texts.few_workers_title)]
+        assert anew == [seconds % 20 == 10, seconds % 20 == 0]
 
 
 def narrow(page: Page, name: str, value: str) -> None:
