@@ -133,7 +133,7 @@ def test_parts_that_are_drawn_seldom_take_turns_so_that_no_update_takes_long(tab
         meter.run_until(seconds)
         page.update()
         anew = [tab._drawn[part][0] is tab.view for part in (texts.findings, texts.few_workers_title)]
-        assert anew == [seconds % 20 == 10, seconds % 20 == 0]
+        assert anew == [seconds % 20 == 0, seconds % 20 == 10]
 
 
 def narrow(page: Page, name: str, value: str) -> None:
