@@ -209,7 +209,7 @@ def watch_classes(figures: Figures) -> None:
         ("poll: history", ClusterLedger, ["remember"]),
         ("poll: idle time", IdleWatch, ["catch_up"]),
         ("look at idle slots", IdleWatch, ["_tick", "_look_now", "_turned_safely"]),
-        ("/metrics: collect", COLLECTOR, ["_collected"]),
+        ("/metrics: collect", COLLECTOR, ["_made"]),
         ("/metrics: text", exposition, ["text"]),
         ("pages: keep", Tab, ["_keep"]),
     ):

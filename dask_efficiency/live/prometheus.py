@@ -111,28 +111,32 @@ class ClusterCollector:
         if not self._exports or self._left_out == threading.get_ident():
             return []
         self._refresh()
-        return self._collected()
+        return [*self._made(_ALONE), *self._made(_GROUPS)]
 
     def _refresh(self) -> None:
         for export in self._exports[-1:]:
             with self._counting_failures():
                 export.source.refresh()
 
-    def _collected(self) -> list[Metric]:
+    def _made(self, groups: Iterable[Callable[[Export], Iterator[Metric]]]) -> list[Metric]:
         metrics: list[Metric] = []
-        export = self._exports[-1]
         with self._counting_cost():
-            for group in _GROUPS:
-                with self._counting_failures():
-                    metrics += [*group(export)]
-            metrics.append(counter("export_failures", "Failures to bring up to date or make metrics", self._failures))
+            for export in self._exports[-1:]:
+                for group in groups:
+                    with self._counting_failures():
+                        metrics += [*group(export)]
+            if groups is _GROUPS and self._exports:
+                meaning = "Failures to bring up to date or make metrics"
+                metrics.append(counter("export_failures", meaning, self._failures))
         return metrics
 
     async def written(self, write: Callable[[Iterable[Metric]], bytes]) -> bytes | None:
         """Current metrics in a text format; None if they cannot be written."""
         self._refresh()
         await asyncio.sleep(0)  # of thousands of series, each step takes milliseconds
-        metrics = self._collected() if self._exports else []
+        metrics = self._made(_ALONE)
+        await asyncio.sleep(0)
+        metrics += self._made(_GROUPS)
         await asyncio.sleep(0)
         with self._counting_cost(), self._counting_failures():
             return write(metrics)
@@ -381,9 +385,11 @@ def _add_devices(devices: dict[str, dict[str, int]], totals: GpuTotals) -> None:
 
 #: Made one by one, so that a failing group costs no other.
 _GROUPS = (
-    *(_threads, _causes, _tasks, _losses, _data, _memory, _stragglers, _findings, _plugin),
+    *(_threads, _causes, _tasks, _losses, _data, _memory, _stragglers, _plugin),
     *(_prefixes, _workers, _gpus),
 )
+#: Group that adds up with no other, and may be of another instant.
+_ALONE = (_findings,)
 
 
 def _label(name: str) -> str:

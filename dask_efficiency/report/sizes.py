@@ -219,11 +219,11 @@ def _call(report: EfficiencyReport, wide: Mapping[str, Skew], nbytes: float) -> 
     if nbytes < MIN_CHUNK:
         return ""
     # A call behind these would leave the small tasks, and join their results.
-    if any(_dimensions(one.longest_key) > 1 for one in wide.values()):
-        return 'chunks="{size}" where the array begins, or else x.rechunk'
     if any("pandas/" in file or "dask/dataframe" in file for file in frames):
         number = "npartitions={n}" if report.rounds <= 1 else "npartitions="
         return f"{number} or blocksize= where the dataframe begins"
+    if any(_dimensions(one.longest_key) > 1 for one in wide.values()):
+        return 'chunks="{size}" where the array begins, or else x.rechunk'
     return ""
 
 
