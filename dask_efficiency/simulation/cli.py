@@ -283,7 +283,7 @@ def _warnings() -> Iterator[list[str]]:
 def advise_command(
     source: str, html: str | None, as_json: bool, connection: Connection, price: float | None, seeds: int, force: bool
 ) -> None:
-    """Find the settings with which a recorded run is fastest, and cheapest.
+    """Find the best settings for a recorded run.
 
     SOURCE is the file or URL of a recorded run, or the address of a scheduler that records, as of
     `dask-efficiency simulate`. Numbers of workers, their threads and memory, the size of partitions and the
