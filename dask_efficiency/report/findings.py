@@ -391,8 +391,8 @@ def _with_replay(report: EfficiencyReport, found: Finding, saved: Saved) -> Find
     seconds, low, high = (min(max(each, 0.0), most) for each in (saved.seconds, saved.low, saved.high))
     if not all(map(math.isfinite, (seconds, low, high))):
         return found
-    if found.kind in BOUNDS:
-        return _bounded(found, seconds)
+    if found.kind in BOUNDS:  # of which no replay promises more than the loss takes
+        return _bounded(found, min(seconds, bounded_saving(report, found.kind, found.lost_seconds)))
     interval = (min(low, seconds), max(seconds, high))
     return replace(found, saves_seconds=seconds, saves_interval=interval, basis=Basis.REPLAYED)
 

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator
 
 from dask_efficiency.show.document import Aside, Block, Cell, Document, Section, Spark, Table
+from dask_efficiency.show.figures import harmless
 from dask_efficiency.show.terminal import blocks_of, written, written_out
 
 #: Characters with a meaning in Markdown, HTML or a comment: names cannot make links, pictures, mentions or tables.
@@ -62,4 +63,4 @@ def _row(cells: tuple[str, ...] | list[str], *, raw: bool = False) -> str:
 
 
 def _text(text: str) -> str:
-    return _SPECIAL.sub(r"\\\1", " ".join(text.split()))
+    return _SPECIAL.sub(r"\\\1", harmless(" ".join(text.split())))

@@ -30,3 +30,9 @@ def test_a_report_and_a_comparison_are_shown_as_markdown() -> None:
     text = markdown(by_hand().first_screen)
     assert text.startswith("### 5.0 s, of which")
     assert "1. Spilling to disk: saves up to 750 ms." in text
+
+
+def test_names_steer_no_terminal() -> None:
+    text = markdown(Document("w\x1b[2J\u202e", "", "10 s lost", ()))
+    assert text.replace("\n", "").isprintable()
+    assert r"w\\x1b\[2J\\u202e" in text

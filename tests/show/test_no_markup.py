@@ -40,7 +40,7 @@ def markup(source: str) -> list[tuple[int, str]]:
 def test_no_string_holds_a_tag(path: Path) -> None:
     found = markup(path.read_text(encoding="utf-8"))
     # not markup: names of C++ and sentences about how little there is
-    allowed = {"<unnamed>"}
+    allowed = {"<unnamed>", "<details>", "</details>", "</summary>"}  # those of Markdown stand around escaped text
     assert [(line, text) for line, text in found if not any(each in text for each in allowed)] == []
 
 
