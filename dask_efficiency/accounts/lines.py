@@ -174,6 +174,20 @@ def blamed(stack: Stack) -> Frame:
     return Frame(function, stack[own].file, stack[own].line)
 
 
+def caller(stack: Stack) -> Frame:
+    """The task's own line on the way to the blamed one, where that is in another module of the user's.
+
+    Helpers that many tasks share do not tell which of these called them. A nested function may be the task's own, or a
+    decorator's wrapper: of others on the way, these come first.
+    """
+    own = [frame for frame in stack if is_own(frame)]
+    others = [frame for frame in own if frame.file != own[-1].file]
+    if not others or own[0].file == own[-1].file:
+        return NOWHERE
+    there = next((frame for frame in others if _LOCAL not in frame.function), others[0]).file
+    return next(frame for frame in reversed(own) if frame.file == there)
+
+
 def _of_library(stack: Stack) -> Frame:
     """Outermost frame of the library at work: not of Dask or the standard library, if there is another."""
     of_libraries = [frame for frame in stack if not is_servant(frame.file)]

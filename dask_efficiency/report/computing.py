@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 
 from dask_efficiency.accounts.buckets import Bucket
-from dask_efficiency.accounts.lines import NATIVE, PYTHON, Stack, is_the_users, place_of
+from dask_efficiency.accounts.lines import NATIVE, PYTHON, Stack, caller, is_the_users, place_of
 from dask_efficiency.accounts.waits import LOCK, THREAD
 from dask_efficiency.report.bounds import CORE, without_others
 from dask_efficiency.report.conditions import NOTHING_KNOWN, Conditions
@@ -225,17 +225,18 @@ def _computed(report: EfficiencyReport, exact: Iterable[ProfileRow]) -> list[tup
 def own_line(rows: Iterable[tuple[Stack, int]]) -> str:
     """The user's own function, and its line, in which most of the time was."""
     functions: Counter[tuple[str, str]] = Counter()
-    lines: Counter[tuple[str, str, str]] = Counter()
+    lines: Counter[tuple[str, str, str, str]] = Counter()
     for stack, ns in rows:
         own = next((frame for frame in reversed(stack) if is_the_users(frame.file)), None)
         if own is not None:
             functions[own.function, own.file] += ns
-            lines[own.function, own.file, place_of(own)] += ns
+            lines[own.function, own.file, place_of(own), place_of(caller(stack))] += ns
     if not functions:
         return ""
     (function, file), _ = functions.most_common(1)[0]
-    line = max((key for key in lines if key[:2] == (function, file)), key=lambda key: lines[key])[2]
-    return f"`{name_of(function)}`, {name_of(line)}"
+    *_, line, called_at = max((key for key in lines if key[:2] == (function, file)), key=lambda key: lines[key])
+    called = f", called at {name_of(called_at)}" if called_at else ""
+    return f"`{name_of(function)}`, {name_of(line)}{called}"
 
 
 def _sent_by(report: EfficiencyReport, rows: Iterable[tuple[str, str, Stack, int]]) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from dask_efficiency.accounts.buckets import GOOD, cause_name
-from dask_efficiency.accounts.lines import EVENT_LOOP, LOOKS, WAITING, Frame, Stack, blamed, is_own, place_of
+from dask_efficiency.accounts.lines import EVENT_LOOP, LOOKS, WAITING, Frame, Stack, blamed, caller, is_own, place_of
 from dask_efficiency.accounts.waits import LOCK, taker
 from dask_efficiency.report.model import EfficiencyReport
 from dask_efficiency.report.stacks import exact_stacks
@@ -62,11 +62,15 @@ def line_times(rows: Iterable[ProfileRow]) -> tuple[LineTime, ...]:
     """All time of a report's exact stacks by line of code, the most costly first."""
     found: Counter[tuple[str, str, str, Frame]] = Counter()
     for row in rows:
-        place = blamed(row.stack)
-        if row.cause == LOCK and row.stack and not is_own(place):
-            place = row.stack[taker(row.stack)]  # that takes the lock, however deep in its library
-        found[row.bucket, row.cause, row.prefix, place] += row.ns
+        found[row.bucket, row.cause, row.prefix, _place(row)] += row.ns
     return tuple(LineTime(*key, ns=ns) for key, ns in found.most_common())
+
+
+def _place(row: ProfileRow) -> Frame:
+    place = blamed(row.stack)
+    if row.cause == LOCK and row.stack and not is_own(place):
+        return row.stack[taker(row.stack)]  # that takes the lock, however deep in its library
+    return place
 
 
 #: Looks at waits for a lock from which its holder is named. A guess.
@@ -81,8 +85,10 @@ def find_culprits(report: EfficiencyReport, rows: Iterable[ProfileRow] | None = 
     Times by bucket, cause and prefix are exact, and divided over lines in proportion to samples. ``rows`` are the
     report's exact stacks, where these are known already.
     """
-    lost = [each for each in line_times(exact_stacks(report) if rows is None else rows) if each.bucket not in GOOD]
+    rows = [row for row in (exact_stacks(report) if rows is None else rows) if row.bucket not in GOOD]
+    lost = line_times(rows)[:MAX_CULPRITS]
     held_by = {"gil": _gil_held_by(report), "lock": _locks_held_by(report)}
+    called_at = _called_at(lost, rows)
     return tuple(
         Culprit(
             each.bucket,
@@ -94,9 +100,21 @@ def find_culprits(report: EfficiencyReport, rows: Iterable[ProfileRow] | None = 
             held_by.get(each.cause, {}).get(each.prefix, ""),
             # of a library's line, the user's line that sent the tasks
             report.computed_by.get(each.prefix, "") if each.place.file and not is_own(each.place) else "",
+            called_at.get((each.bucket, each.cause, each.prefix, each.place), ""),
         )
-        for each in lost[:MAX_CULPRITS]
+        for each in lost
     )
+
+
+def _called_at(lost: Iterable[LineTime], rows: Iterable[ProfileRow]) -> dict[tuple[str, str, str, Frame], str]:
+    """Lines of tasks' own modules that called these lines most, where these are in other modules of the user's."""
+    wanted = {each.place for each in lost if is_own(each.place)}
+    found: defaultdict[tuple[str, str, str, Frame], Counter[str]] = defaultdict(Counter)
+    for row in rows:
+        place = _place(row)
+        if place in wanted and (line := place_of(caller(row.stack))):
+            found[row.bucket, row.cause, row.prefix, place][line] += row.ns
+    return {key: lines.most_common(1)[0][0] for key, lines in found.items()}
 
 
 def _gil_held_by(report: EfficiencyReport) -> dict[str, str]:

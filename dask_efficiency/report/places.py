@@ -95,7 +95,8 @@ def _culprit_text(culprit: Culprit) -> str:
         return ", ".join(filter(None, (of_tasks, held_by)))
     called = f"`{name_of(culprit.function)}`, " if culprit.function else ""
     tasks = f" (tasks of {name_of(culprit.prefix)})" if culprit.prefix and culprit.prefix != culprit.function else ""
-    return ", ".join(filter(None, (f"{called}{name_of(culprit.line)}{tasks}{computed}", held_by)))
+    called_at = f", called at {name_of(culprit.called_at)}" if culprit.called_at else ""
+    return ", ".join(filter(None, (f"{called}{name_of(culprit.line)}{tasks}{called_at}{computed}", held_by)))
 
 
 def _user_label(report: EfficiencyReport, culprit: Culprit) -> str:

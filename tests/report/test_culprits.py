@@ -20,12 +20,15 @@ from dask_efficiency.accounts.lines import (
     WAITING,
     Frame,
     blamed,
+    caller,
     is_import,
     is_the_users,
     place_of,
 )
+from dask_efficiency.report.computing import own_line
 from dask_efficiency.report.culprits import MAX_CULPRITS, LineTime, find_culprits, holder_text, line_times, place_text
 from dask_efficiency.report.files import from_dict
+from dask_efficiency.report.findings import find
 from dask_efficiency.report.stacks import exact_stacks, exact_times
 from dask_efficiency.report.values import GilHolder, LockLook, ProfileRow
 from tests.accounts.test_waits import XARRAY
@@ -177,6 +180,34 @@ def test_a_librarys_line_has_the_users_line_that_computed_it() -> None:
     )
     for lines, shown in (({"b": "etl.py:43"}, ["", ""]), ({"a": "etl.py:42", "b": "etl.py:43"}, ["etl.py:42", ""])):
         assert [each.computed_by for each in find_culprits(replace(report, computed_by=lines))] == shown
+
+
+def test_of_a_helpers_line_the_tasks_own_line_that_called_it_is_named_too() -> None:
+    wait = Frame("wait", "/usr/lib/python3.12/threading.py", 655)
+    wraps, wrapper = (Frame(name, "/home/me/retry.py", 4) for name in ("retry", "retry.<locals>.wrapper"))
+    task, part, helper = Frame("load", ETL, 7), Frame("parse", ETL, 20), Frame("pause", "/home/me/helper.py", 3)
+    assert caller((task, part, helper, wait)) == part
+    assert caller((wrapper, task, helper)) == task
+    assert caller((wrapper, helper)) == wrapper
+    assert caller((wrapper, task)) == wrapper
+    for stack in ((task, part, wait), (task, helper, part), (wait,), ()):
+        assert caller(stack) == NOWHERE
+    assert caller((wraps, task)) == wraps
+    report = report_of(
+        seconds(thread_noncpu=10),
+        by_prefix={"load": seconds(thread_noncpu=10)},
+        causes_by_worker={"w0": causes(**{"thread-noncpu/sleep": 10.0})},
+        causes_by_prefix={"load": causes(**{"thread-noncpu/sleep": 10.0})},
+        profile=tuple(
+            ProfileRow("thread-noncpu", "sleep", "load", stack, ns)
+            for stack, ns in (((task, helper), 1), ((task, part, helper), 3))
+        ),
+    )
+    (found,) = find_culprits(report)
+    assert (found.line, found.called_at, found.seconds) == ("helper.py:3", "etl.py:20", 10.0)
+    (sleeping,) = (one for one in find(report) if one.kind == "thread-noncpu/sleep")
+    assert sleeping.where == "`pause`, helper.py:3 (tasks of load), called at etl.py:20"
+    assert own_line([((task, part, helper), 3)]) == "`pause`, helper.py:3, called at etl.py:20"
 
 
 def test_many_lines_are_bounded_and_the_most_costly_kept() -> None:
