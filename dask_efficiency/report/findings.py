@@ -35,6 +35,7 @@ from dask_efficiency.report.messages import EXPLAINS, Told, fetched_text, heavy_
 from dask_efficiency.report.model import EfficiencyReport
 from dask_efficiency.report.places import place_of_loss
 from dask_efficiency.report.shuffling import shuffling
+from dask_efficiency.report.skew import TIED, waited_behind
 from dask_efficiency.report.stacks import exact_stacks
 from dask_efficiency.report.turnover import FEW_STAYED, came_and_went, first_request
 from dask_efficiency.report.values import ALL, BOUNDS, DASK_ACTIVITIES, Culprit, ProfileRow, Saved
@@ -280,7 +281,7 @@ def _cluster_size(report: EfficiencyReport) -> str:
 
 
 def _losses(report: EfficiencyReport, facts: Conditions, exact: Sequence[ProfileRow]) -> list[Finding]:
-    worth = losses_worth_finding(report)
+    worth = _behind_long(report, losses_worth_finding(report))
     told, worth = told_by_loads(report, facts.waited_for, worth, loops_held_gil=facts.gil_of_loops > MOST)
     culprits = find_culprits(report, exact) if worth else ()
     of_small = OF_SMALL_TASKS if facts.small_tasks else ()
@@ -343,6 +344,16 @@ def _as_one(parts: Sequence[CauseLoss]) -> list[CauseLoss]:
     waits = [part for part in parts if part.bucket is Bucket.IDLE and part.cause in FOR_SCHEDULER]
     rest = [part for part in parts if part not in waits]
     return [*(replace(part, ns=sum(one.ns for one in waits)) for part in waits[:1]), *rest]
+
+
+def _behind_long(report: EfficiencyReport, parts: Sequence[CauseLoss]) -> list[CauseLoss]:
+    """Join what tasks that may not run elsewhere wait behind a long one to the time in which that ran alone."""
+    if not waited_behind(report):
+        return list(parts)
+    tied = [part for part in parts if part.bucket is Bucket.IDLE and part.cause in (*TIED, "parallelism")]
+    rest = [part for part in parts if part not in tied]
+    joined = [replace(tied[0], cause="parallelism", ns=sum(part.ns for part in tied))] if tied else []
+    return sorted((*joined, *rest), key=lambda part: -part.ns)
 
 
 def _beside(kind: str, facts: Conditions = NOTHING_KNOWN, **fields: Any) -> Finding:

@@ -20,6 +20,8 @@ MIN_TASKS = 8
 MIN_TIMES = 2.0
 #: Share of the work on the cluster by which the longest task must exceed the median to be listed. By judgement.
 MIN_SHARE = 0.01
+#: Causes of idle time in which tasks were waiting that the idle threads may not, or did not, take.
+TIED = ("restricted", "imbalance")
 #: Bytes below which results are too small to matter. By judgement.
 MIN_BYTES = 2**20
 
@@ -58,8 +60,25 @@ def long_tasks(report: EfficiencyReport) -> dict[str, Skew]:
 
 def held_up(report: EfficiencyReport) -> dict[str, Skew]:
     """Long tasks that all else waited for, for a good part of the run."""
-    least = SHARE_OF_RUN * report.cluster_seconds
-    return {prefix: one for prefix, one in long_tasks(report).items() if one.alone_seconds >= max(least, 1e-9)}
+    least = max(SHARE_OF_RUN * report.cluster_seconds, 1e-9)
+    behind = waited_behind(report)
+    return {prefix: one for prefix, one in long_tasks(report).items() if one.alone_seconds >= least or prefix in behind}
+
+
+def waited_behind(report: EfficiencyReport) -> dict[str, Skew]:
+    """Long tasks behind which tasks queued that may not run elsewhere, as after a shuffle, while threads were idle.
+
+    The other threads were idle for most of the time by which such a task exceeds its like.
+    """
+    causes = report.causes_ns(Bucket.IDLE)
+    tied = sum(causes.get(cause, 0) for cause in TIED)
+    idle = tied + causes.get("parallelism", 0)
+    others = 1e9 * max(report.mean_threads - 1.0, 0.0)
+    return {
+        prefix: one
+        for prefix, one in long_tasks(report).items()
+        if 0 < MOST * idle < tied and idle > MOST * others * (one.max_seconds - one.median_seconds) > 0
+    }
 
 
 def ran_alone(report: EfficiencyReport) -> Skew | None:
@@ -110,6 +129,7 @@ def larger_input(report: EfficiencyReport, waited_for: str = "") -> float:
         known = recorded.median_bytes > 0 and waited_for in ("", recorded.prefix)
         return recorded.times_larger if known else math.nan
     prefix, task = next(iter(held_up(report).items()), ("", None))
+    waited_for = "" if prefix in waited_behind(report) else waited_for
     return input_of(report, task) if task is not None and waited_for in ("", prefix) else math.nan
 
 

@@ -5,6 +5,7 @@ import pytest
 
 from dask_efficiency.accounts.rows import OTHER
 from dask_efficiency.report.conditions import conditions_of
+from dask_efficiency.report.findings import find
 from dask_efficiency.report.kinds import advice
 from dask_efficiency.report.skew import (
     held_up,
@@ -15,10 +16,11 @@ from dask_efficiency.report.skew import (
     recorded_tasks,
     uneven_sizes,
     uneven_times,
+    waited_behind,
 )
 from dask_efficiency.runs.stragglers.long_tail import LongTask
 from dask_efficiency.show.finding import Basis
-from tests.report.samples import report_of, skew
+from tests.report.samples import causes, changed, report_of, seconds, skew
 
 
 def test_the_prefixes_that_matter_most_come_first() -> None:
@@ -53,6 +55,34 @@ def test_few_even_small_or_joined_tasks_are_not_mentioned(prefix: str, fields: d
 def test_a_task_holds_all_else_up_only_for_a_good_part_of_the_run(alone: float, cluster: float, holds: bool) -> None:
     assert bool(held_up(report_of(skew={"join": skew(alone_seconds=alone)}, cluster_seconds=cluster))) == holds
     assert long_tasks(report_of(skew={"join": skew()}, cluster_seconds=500.0)) == {}
+
+
+def test_tasks_that_may_not_run_elsewhere_wait_behind_the_longest_of_them() -> None:
+    """As after a shuffle: tasks tied to the worker of the large partition queue there, while others are idle."""
+    one = skew(
+        max_seconds=21.0,
+        median_seconds=1.0,
+        alone_seconds=0.0,
+        longest_key="('score-1', 3)",
+        largest_key="('score-1', 3)",
+    )
+    idle = causes(**{"idle/restricted": 17.0, "idle/parallelism": 2.0})
+    report = report_of(
+        seconds(thread_cpu=25, idle=19),
+        skew={"score": one},
+        cluster_seconds=22.0,
+        window_seconds=22.0,
+        nthreads={"w0": 1, "w1": 1},
+        causes_by_worker={"w0": idle},
+        waited_for={"load": 1},
+    )
+    assert list(waited_behind(report)) == list(held_up(report)) == ["score"]
+    first = find(report)[0]
+    assert (first.kind, first.lost_seconds) == ("idle/parallelism", pytest.approx(19.0))
+    assert first.where.startswith("The largest of 200 score took 21.0 s")
+    # others were idle for too little of that time, or mostly without tasks to wait for
+    for other in ({"idle/restricted": 9.0}, {"idle/restricted": 4.0, "idle/parallelism": 15.0}):
+        assert not waited_behind(changed(report, causes_by_worker={"w0": causes(**other)}))
 
 
 KNOWN = LongTask("join", "('join', 13)", "w1", 200, 0.525, 21.0, 1e6, 20e6)
