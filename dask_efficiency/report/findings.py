@@ -107,7 +107,7 @@ def find(report: EfficiencyReport) -> tuple[Finding, ...]:
         *(*_elsewhere(report, facts), *_gpus(report)),
     ]
     computed, explained = computing(report, facts, exact)
-    shuffled, read = shuffling(report), read_again(report, exact)
+    shuffled, read = shuffling(report, exact), read_again(report, exact)
     if (
         read is not None and computed is not None and computed.page == page_of(COMPUTING)
     ):  # what was read is what it computes with

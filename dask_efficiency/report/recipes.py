@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import lru_cache
 
+from dask_efficiency.report.computing_recipes import COMPUTING
 from dask_efficiency.report.recipe_text import NOTHING, Recipe, Weighted, read_recipes
 from dask_efficiency.show.shown import late
 
@@ -58,7 +59,7 @@ def _recipes_of(kind: str) -> tuple[Recipe, ...]:
 
 #: Recipes of this package, the surer ones first: docs/recipes.md explains the form.
 RECIPES = read_recipes(
-    """
+    f"""
 xarray-compares: open_mfdataset compares what all files have
     kinds: client one-by-one loops idle idle/parallelism waits python
     stack: xarray/backends/api.py open_mfdataset > xarray/*/merge.py unique_variable
@@ -224,6 +225,26 @@ meta: Dask calls your function, on the client, to learn what it returns
     stack: dask/array/* compute_meta > .
     share: 0.3
     Pass meta=, an empty result of the same columns and types: without it, Dask tries the function each time.
+scatter: Sending data to workers by scatter, to each process that needs them
+    kinds: client
+    stack: distributed/client.py Client.scatter|Client._scatter
+    share: 0.3
+    Load them in tasks, from files, or use fewer processes with more threads: each process has its own copy.
+sizes-of-chunks: compute_chunk_sizes() computes the array to know its sizes
+    kinds: client repeats one-by-one idle idle/parallelism
+    stack: dask/array/core.py Array.compute_chunk_sizes
+    share: 0.3
+    Call persist() before, as all that the array is made of is computed, or select so that sizes are known.
+array-on-client: A function of NumPy computes a whole Dask array on the client
+    kinds: client repeats one-by-one
+    stack: dask/array/core.py Array.__array__
+    share: 0.3
+    Use the function of dask.array, or compute() a reduced result: the client gets, and works on, all of it.
+frame-by-row: The client goes through a dataframe's partitions, one by one
+    kinds: client one-by-one repeats
+    stack: dask/dataframe/*collection.py DataFrame.iterrows|DataFrame.itertuples|*.__iter__|Series.items
+    share: 0.3
+    Do it in tasks, by map_partitions: here each partition is computed in turn, and comes to the client.
 restart: Restarting all workers
     kinds: client
     stack: distributed/client.py Client.restart|Client._restart
@@ -245,146 +266,7 @@ partition-on: Writing a file for each value of partition_on, in each partition
     stack: dask/dataframe/io/parquet/arrow.py _write_partitioned
     share: 0.3
     Where it has many values, shuffle by that column first, so that the rows of each come together.
-json: Parsing JSON text by text, in Python
-    kinds: python busy
-    stack: json/__init__.py load|loads
-    stack: json/decoder.py *
-    Read whole files, by pandas.read_json(lines=True) or pyarrow.json, or use orjson; keep them as Parquet.
-strptime: Dates that Python parses one by one
-    kinds: python busy
-    stack: _strptime.py *
-    Parse whole columns, by pandas.to_datetime(texts, format=...), or ISO dates by datetime.fromisoformat().
-csv-module: Reading rows by Python's csv module
-    kinds: python busy
-    stack: csv.py DictReader.*
-    Use pandas.read_csv or pyarrow.csv, which parse whole blocks of a file without the GIL.
-markup: Parsing XML, HTML or YAML in Python
-    kinds: python busy
-    stack: xml/etree/ElementTree.py XML|fromstring|parse|iterparse|ElementTree.parse
-    stack: xml/sax/* *
-    stack: xml/dom/expatbuilder.py *
-    stack: html/parser.py *
-    stack: bs4/* *
-    stack: yaml/composer.py *
-    Keep what you need of each file as Parquet, once; use lxml for XML, and CSafeLoader for YAML.
-excel: Reading Excel files cell by cell, in Python
-    kinds: python busy
-    stack: openpyxl/* *
-    stack: xlrd/* *
-    stack: pandas/io/excel/* read_excel|ExcelFile.*
-    unless: pandas/io/excel/_calamine.py *
-    unless: openpyxl/writer/* *
-    unless: openpyxl/cell/_writer.py *
-    unless: pandas/core/generic.py NDFrame.to_excel
-    Write them as Parquet or CSV once, or pass engine="calamine": here each cell is a Python object.
-decompressing: Decompressing whole files, each in one task
-    kinds: python busy
-    stack: gzip.py GzipFile.read*|_GzipReader.*|decompress
-    stack: bz2.py BZ2File.read*
-    stack: lzma.py LZMAFile.read*
-    Write many files, or Parquet, whose parts are compressed one by one: no task can begin within such a file.
-grown: Arrays or frames that grow in a loop
-    kinds: python busy
-    stack: numpy/lib/*function_base* append
-    stack: pandas/core/indexing.py *._setitem_with_indexer_missing
-    Collect the parts in a list, and make one array or frame of them at the end: each step copies all rows.
-rows-by-loc: Python by row, by loc, iloc or at
-    kinds: python busy
-    stack: pandas/core/indexing.py *
-    also: pandas/core/indexing.py * > pandas/core/frame.py DataFrame._get_value
-    also: pandas/core/indexing.py _ScalarAccessIndexer.*|_AtIndexer.*
-    also: pandas/core/frame.py DataFrame._ixs > pandas/core/internals/managers.py BlockManager.fast_xs
-    Write the loop for whole columns, or at least use itertuples() or arrays of to_numpy().
-loads-models: Loading a model in tasks
-    kinds: busy thread-noncpu/file thread-noncpu/network
-    stack: torch/serialization.py load
-    stack: torch/nn/modules/module.py Module.load_state_dict
-    stack: transformers/* *.from_pretrained
-    stack: keras/* load_model
-    stack: spacy/* load
-    also: torch/nn/modules/module.py Module.load_state_dict
-    also: transformers/* *.from_pretrained
-    also: keras/* load_model
-    also: spacy/* load
-    Load it once in each worker: by functools.cache, a WorkerPlugin, or client.scatter(broadcast=True).
-aws-clients: Making a client of AWS in each task
-    kinds: python busy waits
-    stack: boto3/session.py Session.client|Session.resource|Session.__init__
-    stack: botocore/session.py Session.create_client
-    Keep one client in each worker, by functools.cache: making one reads hundreds of files and asks for keys.
-drawing: Drawing figures, in Python
-    kinds: python busy
-    stack: matplotlib/* *
-    unless-fact: one-thread-each
-    Use workers with one thread each, and Figure() in place of pyplot, which is not for threads.
-graphs-in-python: Graphs of Python objects, in networkx
-    kinds: python busy
-    stack: networkx/* *
-    unless-fact: one-thread-each
-    Use rustworkx, igraph or scipy.sparse.csgraph, whose graphs are arrays, or workers with one thread each.
-geometries: Geometries one by one, in Python
-    kinds: python busy
-    stack: shapely/geometry/* *
-    unless: shapely/geometry/* *.__reduce__|*.__setstate__
-    unless: shapely/io.py *
-    Use functions of whole arrays, shapely.contains(polygons, points), or sjoin() of GeoPandas.
-pandas-rows: Python by row, in DataFrame.apply(axis=1)
-    kinds: python
-    stack: pandas/core/apply.py FrameApply.apply_standard
-    stack: pandas/core/apply.py FrameColumnApply.*
-    also: pandas/core/apply.py FrameColumnApply.*
-    Write it for whole columns, such as df.a / df.b ** 2: that needs no Python by row, and no GIL.
-pandas-iterrows: Python by row, in DataFrame.iterrows()
-    kinds: python
-    stack: pandas/core/frame.py DataFrame.iterrows
-    share: 0.2
-    Write the loop for whole columns, or at least use itertuples(), which makes no Series of each row.
-groupby-apply: Python by group, in groupby().apply
-    kinds: python
-    stack: pandas/core/groupby/ops.py *.apply_groupwise|*._aggregate_series_pure_python
-    stack: pandas/core/groupby/generic.py *._aggregate_frame|*._python_agg_general|*._transform_general
-    Use agg() or transform() with names of pandas' own, such as "mean", or whole columns before the groupby.
-pandas-values: Python by value, in Series.apply or map
-    kinds: python
-    stack: pandas/core/apply.py SeriesApply.apply_standard > .
-    stack: pandas/core/algorithms.py map_array > .
-    Use methods of whole columns: arithmetic, .str, .dt, numpy.where, or map() with a dict.
-pandas-text: Text as Python objects, in pandas
-    kinds: python
-    stack: pandas/core/strings/object_array.py *
-    unless: pandas/core/arrays/string_arrow.py *
-    unless: pandas/core/arrays/arrow/* *
-    Keep text in string[pyarrow] columns, whose methods run without the GIL.
-pandas-dates: Dates that pandas parses one by one
-    kinds: python
-    stack: dateutil/parser/* *
-    stack: pandas/core/tools/datetimes.py _array_strptime*
-    stack: pandas/core/arrays/datetimes.py objects_to_datetime64
-    Pass format= to to_datetime, or date_format= to read_csv, or "ISO8601" where they are.
-garbage: Garbage collection of many objects
-    kinds: python
-    stack: distributed/gc.py GCDiagnosis.*
-    share: 0.3
-    Make arrays or tables of them, or call gc.freeze() once they are there: each collection visits all.
-csv-python: read_csv with its Python engine
-    kinds: python
-    stack: pandas/io/parsers/python_parser.py *
-    Use the C engine, or engine="pyarrow": a separator of one character, and no skipfooter=.
-numpy-vectorize: Python by value, in numpy.vectorize
-    kinds: python
-    stack: numpy/lib/*function_base* vectorize.*
-    stack: numpy/lib/*shape_base* apply_along_axis
-    Write it with functions of whole arrays, or compile it by numba.vectorize: this is a loop in Python.
-bags: Python by item, in a Bag
-    kinds: python
-    stack: dask/bag/* *
-    unless-fact: one-thread-each
-    Turn it into a dataframe or array early, by to_dataframe(), or use processes: items are Python objects.
-deepcopy: Copies of Python objects, one by one
-    kinds: python
-    stack: copy.py deepcopy
-    Copy less: deepcopy() goes through each object in Python; an array's or a frame's own copy() does not.
-csv-one-file: Threads idle: partitions go into one CSV file in turn
+{COMPUTING}csv-one-file: Threads idle: partitions go into one CSV file in turn
     kinds: idle/parallelism
     tasks: *write_csv* *write-csv*
     Write a file for each partition, to_csv("part-*.csv"), or Parquet: single_file=True appends them in turn.

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable
 
-from dask_efficiency.accounts.buckets import HELD
+from dask_efficiency.accounts.buckets import HELD, Bucket
 from dask_efficiency.accounts.metered import of_shuffles
 from dask_efficiency.report.computing import much_of_time
 from dask_efficiency.report.culprits import senders
+from dask_efficiency.report.cures import with_recipe
 from dask_efficiency.report.model import EfficiencyReport
+from dask_efficiency.report.values import ProfileRow
 from dask_efficiency.show.figures import sentence
 from dask_efficiency.show.finding import Finding
 
@@ -16,11 +19,17 @@ from dask_efficiency.show.finding import Finding
 SHUFFLING = "shuffling"
 
 
-def shuffling(report: EfficiencyReport) -> Finding | None:
-    """Finding of the tasks that put rows into P2P shuffles and take them out, if these take much of all thread time."""
+def shuffling(report: EfficiencyReport, exact: Iterable[ProfileRow]) -> Finding | None:
+    """Finding of the tasks that put rows into P2P shuffles and take them out, if these take much of all thread time.
+
+    What all tasks compute tells what is shuffled, and so the recipe.
+    """
     held: Counter[str] = Counter()
     for prefix, row in report.by_prefix.items():
         if of_shuffles(prefix):
             held[prefix] += row.ns(*HELD)
     (line, _), *_ = senders(report, held).most_common(1) or [("", 0)]
-    return much_of_time(report, SHUFFLING, held.total(), f"computed by {sentence(line)}" if line else "")
+    found = much_of_time(report, SHUFFLING, held.total(), f"computed by {sentence(line)}" if line else "")
+    if found is None:
+        return None
+    return with_recipe(report, found, [(row.stack, row.ns) for row in exact if row.bucket == Bucket.THREAD_CPU], held)

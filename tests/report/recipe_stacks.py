@@ -290,6 +290,57 @@ SEEN = [
         "busy",
         "7: dask/dataframe/io/parquet/arrow.py _write_partitioned > fsspec/spec.py AbstractFileSystem.open",
     ),
+    _seen("scatter", "client", "7: me/job.py main > distributed/client.py Client.scatter > ~threading.py Event.wait"),
+    _seen("sizes-of-chunks", "client", "7: me/job.py main > dask/array/core.py Array.compute_chunk_sizes"),
+    _seen("array-on-client", "client", "7: me/job.py main > dask/array/core.py Array.__array__"),
+    _seen("frame-by-row", "client", "7: me/job.py main > dask/dataframe/dask_expr/_collection.py DataFrame.iterrows"),
+    _seen(
+        "unobserved",
+        "shuffling",
+        "1: pandas/core/groupby/ops.py BaseGrouper.result_index_and_ids > pandas/core/groupby/ops.py BaseGrouper._unob_index_and_ids",
+        "9: distributed/shuffle/_shuffle.py split_by_worker",
+    ),
+    _seen("bag-groupby", "busy", "7: dask/bag/core.py groupby_disk > partd/core.py Interface.append"),
+    _seen("compiling", "busy", "7: me/a.py f > numba/core/dispatcher.py Dispatcher._compile_for_args"),
+    _seen("archives", "busy", "7: me/a.py f > ~tarfile.py TarFile.getmember > ~tarfile.py TarFile.next"),
+    _seen("archives", "busy", "7: me/a.py f > ~zipfile/__init__.py ZipFile.open"),
+    _seen("text-tables", "busy", "7: me/a.py f > numpy/lib/_npyio_impl.py genfromtxt"),
+    _seen(
+        "csv-writer",
+        _GIL,
+        "7: me/a.py f > pandas/core/generic.py NDFrame.to_csv > pandas/io/formats/csvs.py CSVFormatter.save",
+    ),
+    _seen("sql-insert", "busy", "7: me/a.py f > pandas/io/sql.py to_sql > pandas/io/sql.py SQLTable.insert"),
+    _seen("nan-quantiles", "busy", "7: me/a.py f > numpy/lib/_nanfunctions_impl.py _nanquantile_1d"),
+    _seen("masked", "busy", "7: me/a.py f > numpy/ma/core.py MaskedArray.__add__"),
+    _seen("expressions", _GIL, "7: me/a.py f > ~re/__init__.py sub > ~re/__init__.py _compile"),
+    _seen("diffs", _GIL, "7: me/a.py f > ~difflib.py SequenceMatcher.ratio"),
+    _seen("fractions", _GIL, "7: me/a.py f > ~fractions.py Fraction.__new__"),
+    _seen("random-numbers", _GIL, "7: me/a.py f > ~random.py Random.randint"),
+    _seen("urls", _GIL, "7: me/a.py f > ~urllib/parse.py urlparse"),
+    _seen("mails", _GIL, "7: me/a.py f > ~email/feedparser.py FeedParser.feed"),
+    _seen("records", _GIL, "7: me/a.py f > ~dataclasses.py asdict > ~dataclasses.py _asdict_inner"),
+    _seen("units", _GIL, "7: me/a.py f > astropy/units/quantity.py Quantity.__mul__"),
+    _seen(
+        "validated",
+        "busy",
+        "3: me/a.py f > sklearn/tree/_classes.py BaseDecisionTree.predict > sklearn/utils/validation.py check_array",
+        "5: me/a.py f > sklearn/tree/_classes.py BaseDecisionTree.predict",
+    ),
+    _seen("python-steps", "computing", "7: me/a.py f > scipy/integrate/_quadpack_py.py quad > me/a.py g"),
+    _seen("distributions", "busy", "7: me/a.py f > scipy/stats/_distn_infrastructure.py rv_continuous.cdf"),
+    _seen("regions", "busy", "7: me/a.py f > skimage/measure/_regionprops.py RegionProperties.area"),
+    _seen("images", "busy", "7: me/a.py f > PIL/ImageFile.py ImageFile.load"),
+    _seen("symbolic", "busy", "7: me/a.py f > sympy/core/expr.py Expr.__add__"),
+    _seen("joined", "busy", "9: me/a.py f > pandas/core/reshape/concat.py concat > pandas/core/internals/concat.py x"),
+    _seen("joined", "busy", "9: me/a.py f > numpy/_core/shape_base.py vstack"),
+    _seen("pandas-itertuples", "busy", "7: me/a.py f > pandas/core/frame.py DataFrame.itertuples"),
+    _seen("rolling-apply", "computing", "7: me/a.py f > pandas/core/window/rolling.py Rolling.apply > me/a.py g"),
+    _seen("frames-of-objects", "busy", "7: me/a.py f > pandas/core/frame.py DataFrame.__init__"),
+    _seen("xarray-points", "busy", "7: me/a.py f > xarray/core/dataarray.py DataArray.sel"),
+    _seen(
+        "selections", "busy", "7: me/a.py f > h5py/_hl/dataset.py Dataset.__getitem__ > h5py/_hl/selections.py select"
+    ),
     _seen("garbage", _GIL, "7: me/a.py f > distributed/gc.py GCDiagnosis._gc_callback", "9: me/a.py f"),
     _seen("numpy-vectorize", _GIL, "7: me/a.py f > numpy/lib/_function_base_impl.py vectorize.__call__ > me/a.py g"),
     _seen("numpy-vectorize", _GIL, "7: me/a.py f > numpy/lib/_shape_base_impl.py apply_along_axis > me/a.py <lambda>"),
@@ -338,9 +389,20 @@ SEEN = [
 
 #: Kind of finding, and stacks that look like those of a recipe, and are healthy, or something else.
 HEALTHY = [
-    # files that Dask's own readers parse, one join of frames, one selection by flags, and a table that is read again
+    # files that Dask's own readers parse, joins that Dask makes, one selection by flags, and a table that is read again
     ("busy", _stacks("9: dask/dataframe/io/csv.py pandas_read_text > pandas/io/parsers/readers.py read_csv")),
-    ("busy", _stacks("9: me/a.py f > pandas/core/reshape/concat.py concat > pandas/core/internals/concat.py x")),
+    (
+        "busy",
+        _stacks("9: dask/dataframe/x.py f > pandas/core/reshape/concat.py concat > pandas/core/internals/concat.py x"),
+    ),
+    (
+        "shuffling",
+        _stacks("1: pandas/core/groupby/ops.py BaseGrouper._ob_index_and_ids", "9: distributed/shuffle/_shuffle.py f"),
+    ),
+    (
+        "busy",
+        _stacks("1: me/a.py f > sklearn/utils/validation.py check_array", "9: me/a.py f > sklearn/tree/_tree.py fit"),
+    ),
     (
         "busy",
         _stacks(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -156,6 +157,12 @@ def test_shuffles_that_have_much_of_the_time_are_a_finding_with_the_line_that_se
     assert first.where == "50 % of all thread time: computed by `a.merge(b).sum().compute()` in join.py:7"
     # its waits for data are part of it; those of other tasks for cores are not
     assert {one.kind for one in others} == {"idle", "thread-noncpu/core"}
+    # what is shuffled is seen in what tasks compute
+    grouped = stack_of("pandas/core/groupby/ops.py BaseGrouper._unob_index_and_ids")
+    rows = [ProfileRow("thread-cpu", NATIVE, "hash-join-transfer", stack, 5) for stack in (grouped, SVD)]
+    first, *others = find(replace(of("hash-join-transfer", 20.0), profile=tuple(rows)))
+    assert first.kind == "shuffling"
+    assert first.title == "Groups for all pairs of categories, whether they occur or not"
     assert "shuffling" not in {one.kind for one in find(of("hash-join-transfer", 10.0))}
     assert "shuffling" not in {one.kind for one in find(of("merge", 20.0))}
 
