@@ -108,8 +108,8 @@ CASES = (
     Case(mapped),
     # Twice what is there counts as results, so that less than nothing is left beside them.
     Case(shares, results=2 * TASKS * SIZE, left=-TASKS * SIZE),
-    # The pool keeps what the first task had, and the others have that.
-    Case(pooled, working=0, left=SIZE),
+    # The pool keeps what the first task had, and the others have that: this is left once, and no leak.
+    Case(pooled, working=0),
 )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from itertools import accumulate
 from typing import Any, NamedTuple, TypeVar
 
 from dask_efficiency.accounts.checks import RefusedPayload, listed, short, text, whole
@@ -56,7 +57,8 @@ class Worked(NamedTuple):
 
     #: The most, less what there was at its start; while tasks ran beside it, its equal share of that.
     most: int
-    #: At its end, with its result, less what there was at its start.
+    #: Beyond results at its start, and what was added until its end, with its result.
+    before: int
     grown: int
     #: True if no other task ran meanwhile.
     alone: bool
@@ -165,10 +167,15 @@ class LowerEnvelope:
                 self.add(*point)
 
     def slope(self) -> float | None:
-        """Growth by second; None of too few points: the median of the slopes between all of them (Theil, Sen)."""
+        """Growth by second that stays; None of too few points: the median of the slopes between all (Theil, Sen).
+
+        What falls later has not stayed: a point counts with the least of those from it on.
+        """
         points = sorted(self._points.values())
         if len(points) < MIN_POINTS:
             return None
+        stays = [*accumulate((value for _, value in reversed(points)), min)][::-1]
+        points = [(at, value) for (at, _), value in zip(points, stays, strict=True)]
         slopes = sorted(
             (value - before) / (at - then) * 1e9
             for i, (at, value) in enumerate(points)

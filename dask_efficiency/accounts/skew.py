@@ -148,7 +148,7 @@ class TaskSizes:
     beside: Sketch = field(default_factory=Sketch)
     most_alone: Most | None = None
     most_beside: Most | None = None
-    #: Bytes beyond results that the tasks that ran alone left behind; below 0 where they freed more.
+    #: Bytes beyond results that the tasks that ran alone left behind; below 0 where they freed more, and 0 if few did.
     left: int = 0
 
     def merge(self, other: TaskSizes) -> None:
@@ -187,7 +187,7 @@ class Skew:
     hungriest_key: str = ""
     #: True if these ran alone on their workers; else all tasks that ran together count with equal shares.
     working_alone: bool = False
-    #: Bytes beyond results that the tasks that ran alone left behind, all together.
+    #: Bytes beyond results that the tasks that ran alone left behind, all together; 0 if few did.
     left_bytes: float = 0.0
 
     @property

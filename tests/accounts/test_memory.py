@@ -78,6 +78,13 @@ def test_the_slope_is_that_of_the_least_values_whatever_is_above_them() -> None:
     assert len(low._points) <= MAX_POINTS
 
 
+def test_memory_that_falls_in_the_end_has_not_grown() -> None:
+    low = LowerEnvelope(at=0)
+    for i in range(100):
+        low.add(i * SECOND, 10**9 + 10**6 * i if i < 90 else 10**9)
+    assert low.slope() == 0.0
+
+
 def test_few_points_have_no_slope() -> None:
     low = LowerEnvelope(at=0)
     for i in range(MIN_POINTS - 1):

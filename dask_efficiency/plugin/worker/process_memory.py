@@ -164,7 +164,7 @@ class ProcessMemory:
             most = max(0, next((beyond for at, beyond in self._peaks if at > begun.at), 0) - begun.beyond)
         others = max(others, begun.others)
         alone = not others and self.ended < begun.at and len(self._workers) == 1
-        return Worked(most // (others + 1), reading.resident - reading.held - begun.beyond, alone)
+        return Worked(most // (others + 1), begun.beyond, reading.resident - reading.held - begun.beyond, alone)
 
 
 def _bytes_of(status: bytes, name: bytes) -> int:

@@ -110,6 +110,9 @@ class SampleWindows:
                     table.remove(min(table))
 
 
+#: Tasks of a prefix that must leave memory behind, all as much, for that to be what they leave: one or two leave a
+#: library that they load, or an allocator's pool. So a mean is two standard errors above 0. By judgement.
+AGAIN_AND_AGAIN = 4
 #: Tasks of a prefix that are sketched together: each costs a third of its cost in batches of a hundred.
 MAX_BUFFERED = 1_000
 #: Prefix, key, nanoseconds in its thread, and bytes of the result (-1 if unknown) of a task that succeeded.
@@ -144,11 +147,12 @@ class _Quantity:
 class _TaskRow:
     """Quantities of the tasks of a prefix: nanoseconds, bytes of results, and memory of those alone and of others."""
 
-    __slots__ = ("alone", "beside", "left", "nbytes", "ns")
+    __slots__ = ("alone", "beside", "left", "left_squared", "nbytes", "ns")
 
     def __init__(self) -> None:
         self.ns, self.nbytes, self.alone, self.beside = (_Quantity() for _ in range(4))
-        self.left = 0
+        #: Bytes that tasks left behind, and the sum of their squares.
+        self.left = self.left_squared = 0
 
     @property
     def quantities(self) -> tuple[_Quantity, ...]:
@@ -158,14 +162,16 @@ class _TaskRow:
         for own, others in zip(self.quantities, other.quantities, strict=True):
             own.merge(others)
         self.left += other.left
+        self.left_squared += other.left_squared
 
     def sizes(self) -> TaskSizes:
         for quantity in self.quantities:
             quantity.sketch()
+        left = self.left if self.left**2 >= AGAIN_AND_AGAIN * self.left_squared else 0
         return TaskSizes(
             *(self.ns.sketched, self.nbytes.sketched, self.ns.largest(), self.nbytes.largest()),
             *(self.alone.sketched, self.beside.sketched, self.alone.largest(), self.beside.largest()),
-            max(-MAX_NANOSECONDS, min(self.left, MAX_NANOSECONDS)),
+            max(-MAX_NANOSECONDS, min(left, MAX_NANOSECONDS)),
         )
 
 
@@ -180,6 +186,8 @@ class SizesByWindow:
         #: By window, oldest first: tasks that ended between its opening and the next one's. So a task is counted once,
         #: and a window has its own rows and all later ones.
         self._windows: dict[str, _Rows] = {}
+        #: The last task that ran alone: its row, the memory beyond results at its start, and what it left at its end.
+        self._last: tuple[_TaskRow, int, int] | None = None
         consequence = "dask_efficiency no longer compares the tasks of this worker"
         self.guard = Guard("the sizes of tasks", consequence, self._windows.clear)
 
@@ -230,6 +238,7 @@ class SizesByWindow:
             self.guard(self._worked, prefix, key, worked, nbytes)
 
     def _worked(self, prefix: str, key: Any, worked: Worked, nbytes: int) -> None:
+        self._settle(worked.before)
         rows = next(reversed(self._windows.values()))
         row = rows.get(prefix) or _new_row(rows, prefix)
         quantity = row.alone if worked.alone else row.beside
@@ -239,12 +248,25 @@ class SizesByWindow:
         if len(quantity.values) >= MAX_BUFFERED:
             quantity.sketch()
         if worked.alone:
-            row.left += worked.grown - max(nbytes, 0)
+            self._last = row, worked.before, worked.grown - max(nbytes, 0)
+
+    def _settle(self, now: int | None = None) -> None:
+        """Count what the last task left: no more than at its end, nor than is there now, as the next one starts.
+
+        Its input, for one, is in its thread until after its end, and what is sent or arrives meanwhile goes late.
+        """
+        if self._last is not None:
+            row, before, left = self._last
+            left = left if now is None else min(left, now - before)
+            row.left += left
+            row.left_squared += left * left
+            self._last = None
 
     def _take(self, window: str) -> list[_Rows]:
         """End a window and return the rows since its opening; empty if it is not open."""
         if window not in self._windows:
             return []
+        self._settle()
         windows = list(self._windows)
         position = windows.index(window)
         found = [self._windows[later] for later in windows[position:]]

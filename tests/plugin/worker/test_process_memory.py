@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from dask_efficiency.accounts.memory import Worked
 from dask_efficiency.plugin.worker import process_memory as module
 from dask_efficiency.plugin.worker.process_memory import ProcessMemory
 
@@ -106,7 +107,7 @@ def test_a_task_took_the_most_since_its_beginning_without_results(system) -> Non
     memory.read()  # a heartbeat
     now["held"] = 10 * MIB  # a result that was sent here
     system.take(10 * MIB)
-    assert memory.end(begun, 0) == (70 * MIB, 40 * MIB, True)
+    assert memory.end(begun, 0) == Worked(70 * MIB, begun.beyond, 40 * MIB, True)
 
 
 def test_what_was_before_a_task_is_not_of_it(system) -> None:
@@ -115,7 +116,7 @@ def test_what_was_before_a_task_is_not_of_it(system) -> None:
     system.take(500 * MIB, give_back=500 * MIB)
     begun = memory.begin(0)
     system.take(5 * MIB, give_back=5 * MIB)
-    assert memory.end(begun, 0) == (5 * MIB, 0, True)
+    assert memory.end(begun, 0) == Worked(5 * MIB, begun.beyond, 0, True)
 
 
 @pytest.mark.parametrize(("at_begin", "at_end"), [(1, 0), (0, 1)])
@@ -123,7 +124,7 @@ def test_tasks_that_run_together_have_equal_shares(system, at_begin, at_end) -> 
     memory, _ = worker(system)
     begun = memory.begin(at_begin)
     system.take(60 * MIB)
-    assert memory.end(begun, at_end) == (30 * MIB, 60 * MIB, False)
+    assert memory.end(begun, at_end) == Worked(30 * MIB, begun.beyond, 60 * MIB, False)
 
 
 def test_one_beside_which_another_began_and_ended_or_another_worker_is_there_was_not_alone(system) -> None:

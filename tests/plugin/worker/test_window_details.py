@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from dask_efficiency.accounts.checks import MAX_NAME_LENGTH
 from dask_efficiency.accounts.details import WindowDetails
 from dask_efficiency.accounts.lines import Frame, HolderRow, Holdup, SampleRow
+from dask_efficiency.accounts.memory import Worked
 from dask_efficiency.accounts.metered import Metered
 from dask_efficiency.accounts.rows import OTHER
 from dask_efficiency.accounts.skew import MAX_PREFIXES, Skew, skew_by_prefix
@@ -26,6 +27,7 @@ from dask_efficiency.plugin.worker.window_details import (
 )
 from tests.strategies import SECOND
 
+MIB = 2**20
 IO = Metered("execute", "span", "inc", "io", "seconds")
 ROWS = Metered("execute", "span", "inc", "rows", "count")
 SENT = Metered("transfers", "", "", "sent", "bytes")
@@ -231,3 +233,49 @@ def test_after_a_failure_which_is_logged_once_nothing_is_kept_any_more(sizes, ca
     assert not failing.open
     assert failing.close_window("w") == {}
     assert failing.guard.off is not None
+
+
+#: Tasks of ``add_one`` of the demo, on one worker of a loaded machine: memory beyond results at the start of each, what
+#: was added until its end, its result included, and whether it ran alone; MiB. Its input, 32 MiB, is in its thread
+#: until after its end, and what it sends is released late.
+HANDED_ON = [(543, 52, False), (548, 45, True), (548, 32, True), (548, 42, True), (548, 32, True), (548, 47, True)]
+HANDED_ON += [(548, 63, True), (548, 32, True), (548, 47, True), (548, 51, True), (548, 32, True), (548, 47, True)]
+HANDED_ON += [(548, 32, True), (548, 32, True), (553, 50, True), (548, 61, True), (548, 32, True), (548, 32, True)]
+HANDED_ON += [(548, 39, True), (548, 32, True), (548, 43, True), (548, 35, True), (548, 32, True), (548, 53, True)]
+HANDED_ON += [(548, 47, True), (548, 33, True), (548, 32, True), (548, 32, True), (548, 32, True)]
+
+
+def left_by(sizes: SizesByWindow, prefix: str, worked: list[tuple[int, int, bool]], nbytes: int = 0) -> float:
+    """MiB that tasks left behind in a window, each of which makes a result of so many MiB."""
+    sizes.open_window("w")
+    for i, (before, grown, alone) in enumerate(worked):
+        sizes.add([task(f"{prefix}-{i}", i, i + 1, nbytes * MIB, prefix=prefix)])
+        sizes.worked(prefix, f"{prefix}-{i}", Worked(grown * MIB, before * MIB, grown * MIB, alone), nbytes * MIB)
+    return skew(sizes)[prefix].left_bytes / MIB
+
+
+def test_memory_that_falls_late_is_not_left_behind(sizes):
+    assert sum(grown - 32 for _, grown, alone in HANDED_ON if alone) == 223
+    assert left_by(sizes, "add_one", HANDED_ON, 32) == 0.0
+
+
+def test_what_each_task_leaves_adds_up_whatever_else_it_makes(sizes):
+    assert left_by(sizes, "parse", [(100 + 8 * i, 8, True) for i in range(20)]) == 160.0
+    # One in four leaves something, and all of them take what falls late.
+    cached = [(100 + 12 * (-(-i // 4)), 12 * (i % 4 == 0) + 50, True) for i in range(40)]
+    assert left_by(sizes, "job", [*cached, (220, 30, True)], 30) == 120.0
+    assert left_by(sizes, "free", [(500 - 9 * i, -9, True) for i in range(20)]) == -180.0
+
+
+def test_what_one_task_leaves_as_a_library_is_loaded_is_no_leak(sizes):
+    pool = [(100, 200, True), *[(300, 1, True)] * 30]
+    for worked in (pool, pool[:1], [(100, 0, True), *pool]):
+        assert left_by(sizes, "build_model", worked) == 0.0
+
+
+def test_each_window_has_what_was_left_in_it(sizes):
+    sizes.open_window("outer")
+    first, later = ([(8 * i, 8, True) for i in range(n, n + 10)] for n in (0, 10))
+    assert left_by(sizes, "parse", first) == 80.0
+    assert left_by(sizes, "parse", later) == 80.0
+    assert skew(sizes, "outer")["parse"].left_bytes == 160.0 * MIB
