@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from operator import itemgetter
 
 from dask_efficiency.histories.history import Change
 from dask_efficiency.report.compare import Comparison
 from dask_efficiency.report.comparison_findings import format_rise
 from dask_efficiency.report.wall_clock import WORTH_SAYING
-from dask_efficiency.show.figures import lower_first, name_of, sentence
+from dask_efficiency.show.figures import format_bytes, lower_first, name_of, sentence
 
 #: Findings of the comparison, and settings, that are named. By eye.
 MAX_CAUSES, MAX_SETTINGS = 2, 3
@@ -17,13 +18,14 @@ _SHORT = 10
 
 
 def reasons(change: Change) -> tuple[str, ...]:
-    """Differences that came with a change, a clause each: losses, work, workers, settings, labels and commit."""
+    """Differences that came with a change, a clause each: losses, memory, work, settings, labels and commit."""
     try:
         found = change.comparison
     except (OSError, ValueError) as error:
         return (f"the reports could not be compared: {sentence(str(error))}",)
     return (
         *_losses(change, found),
+        *_memory(change, found),
         *_work(found),
         *_workers(found),
         *_settings(found),
@@ -39,6 +41,18 @@ def _losses(change: Change, found: Comparison) -> Iterator[str]:
     along = [one for one in found.findings if one.title.startswith(words)]
     for one in along[:MAX_CAUSES]:
         yield lower_first(one.title) + (f" ({one.where})" if one.where else "")
+
+
+def _memory(change: Change, found: Comparison) -> Iterator[str]:
+    """What of the highest peak rose, or fell, as it did."""
+    if change.figure != "worker_peak_bytes":
+        return
+    total = found.peaks["worker"].change
+    along = [(size.change / total, name, size) for name, size in found.at_peak.items() if not size.within_spread]
+    for part, name, size in sorted(along, key=itemgetter(0), reverse=True)[:MAX_CAUSES]:
+        if part >= WORTH_SAYING:
+            what = f"results of {name_of(name)}" if name else "memory beyond results"
+            yield f"{what} at the peak {format_bytes(size.before)} -> {format_bytes(size.after)}"
 
 
 def _work(found: Comparison) -> Iterator[str]:

@@ -167,6 +167,11 @@ class Comparison(Shown):
         """Most process memory in bytes, of a ``worker`` and of all at a time, the ``cluster``; NaN if unknown."""
         return {"worker": self._numbers(worker_peak), "cluster": self._numbers(cluster_peak)}
 
+    @cached_property
+    def at_peak(self) -> dict[str, Difference[int]]:
+        """Bytes in the worker with the highest peak, then: results in memory by prefix, and all else as ``""``."""
+        return self._by_name(_at_peak)
+
     @property
     def byte_seconds(self) -> dict[str, Difference[float]]:
         """Bytes of results times the seconds for which they were in ``memory``, and on ``disk``; NaN if unknown."""
@@ -338,6 +343,13 @@ class Comparison(Shown):
         sides = [[numbers_of(run) for run in runs] for runs in self.sides.values()]
         names = dict.fromkeys(name for rows in sides for row in rows for name in row)
         return {name: Difference(*(tuple(row.get(name, 0) for row in rows) for rows in sides)) for name in names}
+
+
+def _at_peak(run: EfficiencyReport) -> dict[str, int]:
+    top = next((one for one in run.memory.values() if one.peak), None)
+    if top is None:
+        return {}
+    return {"": max(0, top.unmanaged_at_peak), **{prefix: held for prefix, (held, _) in top.at_peak.items()}}
 
 
 def _byte_seconds(place: int, run: EfficiencyReport) -> float:

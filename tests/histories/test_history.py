@@ -6,9 +6,11 @@ import numpy as np
 import pytest
 
 import dask_efficiency
+from dask_efficiency.accounts.metered import AT_PEAK, BYTES, IN_MEMORY, MEMORY, PROCESS
 from dask_efficiency.histories import RunHistory
 from dask_efficiency.histories.reasons import reasons
 from dask_efficiency.histories.sections import what_changed
+from dask_efficiency.report.values import MeteredRow
 from tests.histories.nights import night, saved
 
 GIB = 1 << 30
@@ -58,6 +60,21 @@ def test_memory_is_a_figure_of_its_own(tmp_path: Path) -> None:
     (change,) = dask_efficiency.history(saved(tmp_path, nights)).changes
     assert change.figure == "worker_peak_bytes"
     assert what_changed(change).startswith("nightly.py got 50 % hungrier with the run of ")
+
+
+def test_what_of_the_memory_grew_is_a_reason(tmp_path: Path) -> None:
+    def of(number: int) -> dict[str, Any]:
+        held = 3 if number >= 12 else 1
+        sizes = {PROCESS: held + 2, IN_MEMORY + AT_PEAK: held}
+        prefix = {PROCESS: ""}
+        rows = [
+            MeteredRow("w0", MEMORY, "", prefix.get(name, "merge"), name, BYTES, n * GIB) for name, n in sizes.items()
+        ]
+        return {"metered": rows}
+
+    (change,) = dask_efficiency.history(saved(tmp_path, [night(i, **of(i)) for i in range(20)])).changes
+    assert change.figure == "worker_peak_bytes"
+    assert reasons(change) == ("results of merge at the peak 1.0 GiB -> 3.0 GiB",)
 
 
 def test_what_got_better_comes_last_and_is_no_headline(tmp_path: Path) -> None:
