@@ -156,5 +156,5 @@ def pytest_terminal_summary(terminalreporter: Any) -> None:
     if measured[_SHOWN:]:
         terminalreporter.write_line(f"{len(measured) - _SHOWN} more tests were shorter")
     for one in (one for one in told if not one["lines"]):
-        why = "; ".join(one["notes"]) or "it used no client"
+        why = "; ".join(one["notes"]) or "no client gave work to a cluster"
         terminalreporter.write_line(harmless(f"{one['node']}: not measured, {why}"))

@@ -65,10 +65,9 @@ def test_memory_is_a_figure_of_its_own(tmp_path: Path) -> None:
 def test_what_of_the_memory_grew_is_a_reason(tmp_path: Path) -> None:
     def of(number: int) -> dict[str, Any]:
         held = 3 if number >= 12 else 1
-        sizes = {PROCESS: held + 2, IN_MEMORY + AT_PEAK: held}
-        prefix = {PROCESS: ""}
         rows = [
-            MeteredRow("w0", MEMORY, "", prefix.get(name, "merge"), name, BYTES, n * GIB) for name, n in sizes.items()
+            MeteredRow("w0", MEMORY, "", "", PROCESS, BYTES, (held + 2) * GIB),
+            MeteredRow("w0", MEMORY, "", "merge", IN_MEMORY + AT_PEAK, BYTES, held * GIB),
         ]
         return {"metered": rows}
 

@@ -113,7 +113,7 @@ def test_each_marked_test_has_its_report_and_keeps_its_limits(tmp_path: Path, pr
     assert "thread time in thread-noncpu, and there may be none" in output
     assert "efficiency(max_second=...) is unknown" in output
     summary = output.partition("= dask-efficiency =")[2]
-    assert "test_them.py::test_without_a_cluster: not measured, it used no client" in summary
+    assert "test_them.py::test_without_a_cluster: not measured, no client gave work to a cluster" in summary
     assert "\ntest_them.py::test_good[1]\n    " in summary
     assert "test_unmarked" not in summary
 
