@@ -44,7 +44,7 @@ def _losses(change: Change, found: Comparison) -> Iterator[str]:
 
 
 def _memory(change: Change, found: Comparison) -> Iterator[str]:
-    """What of the highest peak rose, or fell, as it did."""
+    """Parts of the highest peak that rose, or fell, as it did."""
     if change.figure != "worker_peak_bytes":
         return
     total = found.peaks["worker"].change

@@ -17,7 +17,6 @@ from dask_efficiency.accounts.stalls import StalledWork
 from dask_efficiency.accounts.worker.balance import TASK_BUCKETS
 from dask_efficiency.live.times import GpuTimes, PrefixTimes, Rows, WorkerTimes, prefix_times
 from dask_efficiency.plugin.names import ALL_WORKERS
-from dask_efficiency.report.findings import find
 from dask_efficiency.report.model import EfficiencyReport
 from dask_efficiency.report.stalls import findings_of
 from dask_efficiency.show.figures import (
@@ -293,7 +292,7 @@ def not_sampled_text(workers: Mapping[str, str]) -> str:
 
 def running_findings(last: LastSeconds, stalls: Iterable[StalledWork]) -> tuple[Finding, ...]:
     """First findings of what is running: what stands still, and then what costs most, as far as its saving is known."""
-    found = find(last.report) if last.did else ()
+    found = last.report.findings if last.did else ()
     return (*findings_of(stalls), *(one for one in found if one.saves_seconds is not None))[:MAX_SHOWN]
 
 
@@ -310,7 +309,7 @@ def last_findings(cluster: ClusterLedger, polls: Iterable[Moment]) -> list[tuple
     then = next((poll.prefixes for poll in window if poll.prefixes is not None), None)
     now = {} if then is None else cluster.finalized_by_prefix()
     found = []
-    for one in find(last.report):
+    for one in last.report.findings:
         bucket, prefix = one.kind.partition("/")[0], ""
         if bucket in TASK_BUCKETS:
             rest = 1 - one.lost_seconds / last.did[bucket] / 2

@@ -152,7 +152,7 @@ def leading(report: EfficiencyReport) -> tuple[Finding, ...]:
     What went wrong, what costs most, of which none is far smaller than the first, and what is not measured, leaks, is
     short of memory, or may be killed.
     """
-    found = find(report)
+    found = report.findings
     wrong = [one for one in found if one.kind in ENDINGS]
     unmeasured = Bucket.UNMEASURED if report.not_measured else ""
     unknown = [one for one in found if one.kind in ("leak", OVER_LIMIT, unmeasured)]
@@ -245,7 +245,7 @@ def _saving_clause(report: EfficiencyReport) -> str:
     if largest_is_elsewhere(report):
         what, seconds = next(iter(wall_clock_parts(report).items()))
         return f", {format_seconds(seconds)} of it {what} ({_cluster_size(report)})"
-    best, well = next(iter(find(report)), None), f"{format_share(report.efficiency)} efficient"
+    best, well = next(iter(report.findings), None), f"{format_share(report.efficiency)} efficient"
     if best is None:
         least = format_seconds(WORTH_FINDING * report.wall_clock_seconds)
         return f"; no finding saves more than {least} ({well}{_bound_clause(report)})"

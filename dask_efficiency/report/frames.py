@@ -12,7 +12,6 @@ from dask_efficiency.accounts.lines import blamed
 from dask_efficiency.accounts.skew import Skew
 from dask_efficiency.accounts.tables import needs_pandas
 from dask_efficiency.report.culprits import line_times
-from dask_efficiency.report.findings import find
 from dask_efficiency.report.memory_needs import ideal_limit
 from dask_efficiency.report.model import EfficiencyReport
 from dask_efficiency.report.stacks import cause_rows, exact_stacks
@@ -164,7 +163,7 @@ _TABLES: dict[str, Callable[[EfficiencyReport], pd.DataFrame]] = {
     "metered": lambda report: _rows(MeteredRow, report.metered),
     "scheduler": _scheduler,
     "client": _client,
-    "finding": lambda report: findings_frame(find(report)),
+    "finding": lambda report: findings_frame(report.findings),
     "lost-worker": _by_lost_worker,
     "memory": _by_memory,
 }

@@ -15,7 +15,7 @@ from typing import Any
 
 from dask_efficiency.accounts.buckets import Bucket
 from dask_efficiency.accounts.intake import finite, fitting
-from dask_efficiency.report.findings import find, headline
+from dask_efficiency.report.findings import headline
 from dask_efficiency.report.gpu import plain, summary
 from dask_efficiency.report.model import EfficiencyReport
 
@@ -88,7 +88,7 @@ def given_labels(labels: Mapping[str, str]) -> dict[str, str]:
 
 def run_head(report: EfficiencyReport) -> RunHead:
     """Row of a report in a history."""
-    first = next(iter(find(report)), None)
+    first = next(iter(report.findings), None)
     return RunHead(
         name=report.name,
         started=report.started,
@@ -115,7 +115,7 @@ def head_of(report: EfficiencyReport) -> dict[str, Any]:
     """Content of the head: a :class:`RunHead`, all findings, and more figures."""
     return {
         **run_head(report).to_dict(),
-        "findings": [one.to_dict() for one in find(report)],
+        "findings": [one.to_dict() for one in report.findings],
         **{name: getattr(report, name) for name in _FIGURES},
         "gpu": None if (gpus := summary(report.gpu)) is None else plain(gpus),
         "losses": [asdict(loss) | {"bucket": str(loss.bucket)} for loss in report.losses],

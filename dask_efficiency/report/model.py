@@ -6,6 +6,7 @@ import math
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from dask_efficiency.accounts.buckets import (
@@ -58,7 +59,8 @@ if TYPE_CHECKING:
 APART = 0.01
 
 
-@dataclass(frozen=True, slots=True, repr=False)
+# It has no slots, because a cached property needs a ``__dict__``.
+@dataclass(frozen=True, repr=False)
 class EfficiencyReport(FactViews, Printed):
     """Thread time of a cluster in a window, exact: workers' breakdowns add up to nthreads x elapsed nanoseconds.
 
@@ -346,7 +348,7 @@ class EfficiencyReport(FactViews, Printed):
 
         return critical_path(self.trace, **scope)
 
-    @property
+    @cached_property
     def findings(self) -> tuple[Finding, ...]:
         """Losses with place, saving and advice; the largest saving first."""
         found: tuple[Finding, ...] = late("dask_efficiency.report.findings:find")(self)

@@ -71,6 +71,16 @@ def test_the_headline_promises_no_less_than_a_finding_below_it() -> None:
     assert headline(saved) == "10.0 s, of which 3.0 s to 4.0 s can be saved (2 workers x 1 thread)"
 
 
+def test_findings_are_worked_out_once_for_all_that_show_them(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    asked = []
+    monkeypatch.setattr("dask_efficiency.report.findings.find", lambda report: asked.append(report) or find(report))
+    report = of_ten_seconds(*[seconds(thread_cpu=4, spill=6)] * 2, nthreads={"w0": 1, "w1": 1})
+    report.save(tmp_path / "run.json")
+    report.to_html(tmp_path / "run.html")
+    assert report.headline in str(report)
+    assert len(asked) == 1
+
+
 def test_a_healthy_run_has_no_findings() -> None:
     report = of_ten_seconds(seconds(thread_cpu=39.5, idle=0.5), nthreads={"w": 4})
     assert find(report) == ()
