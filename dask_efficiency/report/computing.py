@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 
 from dask_efficiency.accounts.buckets import Bucket
-from dask_efficiency.accounts.lines import NATIVE, PYTHON, Stack, caller, is_the_users, place_of
+from dask_efficiency.accounts.lines import NATIVE, PYTHON, Stack, blamed, caller, is_the_users, place_of
 from dask_efficiency.accounts.waits import LOCK, THREAD
 from dask_efficiency.report.bounds import CORE, without_others
 from dask_efficiency.report.conditions import NOTHING_KNOWN, Conditions
@@ -131,12 +131,16 @@ def _sums(rows: Iterable[tuple[str, int]]) -> Counter[str]:
     return found
 
 
-def _where_busy(report: EfficiencyReport, prefixes: Counter[str], rows: Iterable[tuple[Stack, int]]) -> str:
-    """The user's own function and line of most of the time, or the line that sent the tasks, with these."""
+def _where_busy(report: EfficiencyReport, prefixes: Counter[str], rows: Sequence[tuple[Stack, int]]) -> str:
+    """The user's own function and line of most of the time, with what it called, or the line that sent the tasks."""
     (prefix, _), *_ = prefixes.most_common(1) or [("", 0)]
     skew, line = report.skew.get(prefix), report.computed_by.get(prefix, "")
     tasks = f"{format_count(skew.count, 'task') if skew is not None else 'tasks'} of {name_of(prefix)}"
     own = own_line(rows)
+    called = _sums((blamed(stack).function, ns) for stack, ns in rows)
+    (function, ns), *_ = called.most_common(1) or [("", 0)]
+    if own and not own.startswith(f"`{name_of(function)}`") and ns > MOST * called.total():
+        own = f"{own}, mostly in `{name_of(function)}`"
     if line and not own.startswith(f"`{name_of(prefix)}`"):
         tasks = f"{tasks}, computed by {sentence(line)}"
     return f"{own} ({tasks})" if own else tasks

@@ -53,6 +53,7 @@ from dask_efficiency.report.wall_clock import (
     wall_clock_parts,
     work_of_client,
 )
+from dask_efficiency.report.whole_inputs import WHOLE_INPUTS, whole_inputs
 from dask_efficiency.show.figures import (
     format_count,
     format_number,
@@ -81,7 +82,7 @@ WORTH_SHOWING = 0.25
 #: Weights in the ranking: a bound is seldom reached; findings that name a worker, results or files explain causes, and
 #: come first. By judgement: benchmarks/diagnoses.py checks which findings lead.
 BOUND_COUNTS, NAMED_COUNTS = 0.5, 2.0
-NAMED = frozenset({"slow-worker", "slow-host", "repeats", "reads-again", *EXPLAINS})
+NAMED = frozenset({"slow-worker", "slow-host", "repeats", "reads-again", WHOLE_INPUTS, *EXPLAINS})
 #: Loss while one task puts a result together, which is part of its way to the client.
 FETCHED = "idle/parallelism"
 OF_GRAPH = "idle/graph"
@@ -114,7 +115,10 @@ def find(report: EfficiencyReport) -> tuple[Finding, ...]:
         computed = None
     if shuffled is not None and facts.places.get(CLUSTER) == SHUFFLE:
         explained |= {FOR_CLUSTER}
-    much = [one for one in (computed, shuffled, read) if one is not None]
+    whole = whole_inputs(report)
+    if whole is not None:  # as event loops send it, and the others wait
+        explained |= {"large-results"}
+    much = [one for one in (computed, shuffled, read, whole) if one is not None]
     if much and shares_cores(facts):  # that is what the cores are busy with
         explained |= _kept_busy(exact, facts, computed, read)
     if not much:

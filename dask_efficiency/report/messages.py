@@ -25,6 +25,9 @@ LARGE_RESULTS = 1_000_000
 HEAVY_BYTES = 50_000
 #: Bytes of a graph from which it holds data, as of Dask's own warning.
 LARGE_GRAPH_BYTES = 10_000_000
+#: Bytes of one result, without objects in it, from which its size takes the time: twenty times as long as what is
+#: asked for one. By judgement.
+LARGE_RESULT_BYTES = 50_000_000
 #: Part of the largest graph's size from which all are taken for as large. By judgement.
 SAME = 0.8
 #: Bytes of tasks, as a multiple of those of graphs, up to which they are sent about once. By judgement.
@@ -147,6 +150,7 @@ EXPLAINS: Mapping[str, tuple[str, ...]] = {
     "heavy-tasks": (*_WAITING, *_OF_LOOPS, "idle/graph", "idle/parallelism"),
     "slow-tasks": (*_WAITING, *_OF_LOOPS),
     "pickled-results": ("waiting-on-data", *_WAITING, *_OF_LOOPS),
+    "large-results": ("waiting-on-data", *_WAITING, *_OF_LOOPS),
     "large-graph": (*_WAITING, *_OF_LOOPS, "idle/graph", "idle/parallelism", "waiting-on-data"),
 }
 
@@ -157,7 +161,10 @@ def kind_of(load: Load) -> str:
         return "large-graph" if load.each >= LARGE_GRAPH_BYTES or load.prefix else ""
     if load.what == TASKS and load.each:
         return "heavy-tasks" if load.each >= HEAVY_BYTES else "slow-tasks" if load.type_name == BY_VALUE else ""
-    return "pickled-results" if load.what == RESULTS and load.type_name else ""
+    if load.what != RESULTS or not load.type_name:
+        return ""
+    # tables and arrays are pickled as buffers: where one is large, it is its size that takes the time
+    return "large-results" if load.each >= LARGE_RESULT_BYTES and not load.items else "pickled-results"
 
 
 def heavy_loads(report: EfficiencyReport) -> list[tuple[Load, str, float]]:

@@ -196,7 +196,7 @@ def at_work(
 def test_a_function_that_keeps_the_threads_busy_is_named_and_explains_their_waits_for_cores() -> None:
     first, *others = find(at_work(FIT, cpu=33.0))
     assert str(first) == (
-        "Mostly computing. 92 % of all thread time: `fit`, fit.py:1 (12 tasks of fit)\n"
+        "Mostly computing. 92 % of all thread time: `fit`, fit.py:1, mostly in `svd` (12 tasks of fit)\n"
         "Do once what its tasks repeat, and no more than is needed: else, only more cores help."
     )
     assert (first.kind, first.saves_seconds) == ("busy", None)
@@ -218,7 +218,10 @@ def test_it_comes_after_what_can_be_saved_unless_that_is_little() -> None:
 
 def test_what_reads_by_its_name_loads_data() -> None:
     (one,) = (one for one in find(at_work(PARSE)) if one.kind == "loading")
-    assert (one.title, one.where) == ("Loading data", "80 % of all thread time: `price`, price.py:1 (12 tasks of fit)")
+    assert (one.title, one.where) == (
+        "Loading data",
+        "80 % of all thread time: `price`, price.py:1, mostly in `read_csv` (12 tasks of fit)",
+    )
     bare = at_work(PARSE[1:], computed_by={"fit": "`x.compute()` in job.py:3"})
     (one,) = (one for one in find(bare) if one.kind == "loading")
     assert one.where == "80 % of all thread time: 12 tasks of fit, computed by `x.compute()` in job.py:3"

@@ -88,6 +88,12 @@ def test_pickled_results_explain_the_waiting_for_data_by_type() -> None:
     where = "4 results of fit (Forest, 9.5 MiB each), 11.0 s of pickling and unpickling"
     assert first(report) == ("pickled-results", where)
     assert "waiting-on-data" not in {one.kind for one in find(report)}
+    # large tables take as long as their bytes do
+    large = tuple(replace(each, value=1e9) if each.unit == BYTES else each for each in metered)
+    kind, where = first(run(metered=large, idle="waiting-on-data"))
+    assert (kind, where.split(",")[:2]) == ("large-results", ["4 results of fit (Forest", " 238 MiB each)"])
+    of_objects = (*large, row("w0", "fit", "sending results to a worker: Forest", ITEMS, 4e6))
+    assert first(run(metered=of_objects, idle="waiting-on-data"))[0] == "pickled-results"
     arrays = tuple(replace(each, label=each.label.partition(":")[0]) for each in metered)
     assert first(run(metered=arrays, idle="waiting-on-data"))[0] == "waiting-on-data"
 
