@@ -14,6 +14,7 @@ instructions by C function. :mod:`benchmarks.overhead` drives them at full speed
 from __future__ import annotations
 
 import argparse
+import asyncio
 import gc
 import json
 import os
@@ -166,7 +167,9 @@ class Driver:
                 self.scheduler.log_event(message["topic"], message["msg"])
         ws = self.scheduler.workers[self.worker.address]
         ws.metrics = ws.metrics | {METRIC: payload}
+        ws.last_seen = time.time()
         self.meter._poll()
+        self.meter.accounts.remember()  # its turn of the event loop never comes
 
 
 def fork_both(mode: str) -> None:
@@ -175,6 +178,7 @@ def fork_both(mode: str) -> None:
     async def driven() -> None:
         async with session(MODES[mode], WORK["no-op"], SLOWNESS) as here:
             await here.compute(20)
+            loop = asyncio.get_running_loop()
             gc.collect()
             gc.freeze()
             for tasks in SIZES:
@@ -182,6 +186,7 @@ def fork_both(mode: str) -> None:
                 if not child:
                     code = 1
                     try:
+                        asyncio._set_running_loop(loop)  # a child runs none
                         Driver(here).compute(tasks)
                         code = 0
                     finally:

@@ -1,12 +1,14 @@
-"""Section on memory through the run, beside its limit and the thresholds at which Dask does something about it."""
+"""Sections on memory through the run, beside its limit and Dask's thresholds, and on why results were kept."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
 from dask_efficiency.accounts.cluster.memory_timeline import MemoryLine, MemoryTimeline
+from dask_efficiency.accounts.memory import Why
 from dask_efficiency.accounts.rows import OTHER
 from dask_efficiency.report.model import EfficiencyReport
+from dask_efficiency.report.values import HeldFor
 from dask_efficiency.show.document import SCREEN, Aside, Extent, Label, Legend, Levels, Section, Spark, Table, section
 from dask_efficiency.show.drawn_buckets import MEMORY_COLOURS, PREFIX_COLOURS
 from dask_efficiency.show.figures import format_bytes, format_seconds, format_share, name_of
@@ -19,6 +21,16 @@ WORTH_NAMING = 0.01
 MAX_DRAWN, MAX_STEPS = 12, 60
 #: A limit this many times above what was taken is not drawn: it would flatten all else. By eye.
 FAR_ABOVE = 3
+
+#: Reasons why results are kept, in words.
+REASONS: Mapping[str, str] = {
+    Why.RUNNING: "input of {needed_by} at work",
+    Why.QUEUED: "for {needed_by}, waiting for threads",
+    Why.AHEAD: "ahead of {needed_by}, waiting for {waits_for}",
+    Why.BLOCKED: "for {needed_by}, waiting for {waits_for}",
+    Why.FUTURE: "only for {needed_by}",
+    Why.UNNEEDED: "for nobody: about to be released",
+}
 
 
 def thresholds(report: EfficiencyReport) -> dict[str, float]:
@@ -53,7 +65,7 @@ def memory_through(report: EfficiencyReport, extent: Extent = SCREEN) -> Section
         Aside(text),
         _drawn(timeline, cluster, areas, at, "Memory of the cluster through the run"),
         legend,
-        _workers(timeline, at, extent),
+        _workers(report, timeline, at, extent),
         Aside(_more(timeline, extent)),
     )
 
@@ -120,18 +132,43 @@ def _drawn(
     return Levels(timeline.bin_ns * together, timeline.elapsed_ns, tuple(areas), shown, most, top, label, small)
 
 
-def _workers(timeline: MemoryTimeline, at: Mapping[str, float], extent: Extent) -> Table:
-    rows, drawings = [], []
+def kept(report: EfficiencyReport, extent: Extent = SCREEN) -> Section:
+    """Reasons why results were kept, in byte-seconds and when most memory was taken."""
+    rows = []
+    for one in report.held_for[: extent.prefixes]:
+        skew = report.skew.get(one.prefix)
+        each = format_seconds(one.result_seconds / skew.count) if skew is not None and skew.count else ""
+        sizes = (f"{format_bytes(round(one.byte_seconds))} s", format_bytes(one.at_peak))
+        rows.append((name_of(one.prefix), _reason(one), *sizes, each))
+    more = len(report.held_for) - len(rows)
+    few = f"the {len(rows)} largest of {len(report.held_for)}" if more else ""
+    head = ("prefix", "kept", "in memory", "at the peak", "each for")
+    return section("Why results were kept", few, Table(head, tuple(rows), words=(0, 1)))
+
+
+def _reason(one: HeldFor) -> str:
+    needed_by, waits_for = name_of(one.needed_by) or "other tasks", name_of(one.waits_for) or "threads"
+    return REASONS.get(one.why, "for {needed_by}").format(needed_by=needed_by, waits_for=waits_for)
+
+
+def _workers(report: EfficiencyReport, timeline: MemoryTimeline, at: Mapping[str, float], extent: Extent) -> Table:
+    rows, drawings, at_peaks = [], [], report.held_at_peaks
     for name, line in list(timeline.workers.items())[: _shown(extent)]:
         i = line.process.index(line.peak)
         shares = (format_bytes(line.managed[i]), _signed(line.unmanaged[i]), format_bytes(max(line.spilled)))
         of_limit = format_share(line.peak / line.limit) if line.limit else "-"
-        rows.append((name_of(name), format_bytes(line.peak), of_limit, *shares))
+        most = [f"{name_of(one.prefix)} {_reason(one)}" for one in at_peaks.get(name, ())[:1]] or [""] * bool(at_peaks)
+        rows.append((name_of(name), format_bytes(line.peak), of_limit, *shares, *most))
         areas = [(Label("managed", MEMORY_COLOURS["managed"]), line.managed), *_rest(line)]
         drawings.append(_drawn(timeline, line, areas, at, f"Memory of worker {name_of(name)}", small=True))
     heads = ("worker", "peak", "of its limit", "managed then", "unmanaged then", "spilled at most")
     return Table(
-        heads, tuple(rows), drawings=tuple(drawings), drawn_behind=len(heads) - 1, drawn_head="through the run"
+        (*heads, *(["most of it kept"] if at_peaks else [])),
+        tuple(rows),
+        words=(0, len(heads)),
+        drawings=tuple(drawings),
+        drawn_behind=len(heads) - 1,
+        drawn_head="through the run",
     )
 
 

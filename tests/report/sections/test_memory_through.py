@@ -10,10 +10,11 @@ from dask_efficiency import EfficiencyReport
 from dask_efficiency.accounts.cluster.memory_timeline import MemoryLine, MemoryTimeline
 from dask_efficiency.accounts.metered import BYTES, LIMIT, MEMORY
 from dask_efficiency.accounts.rows import OTHER
+from dask_efficiency.accounts.skew import Skew
 from dask_efficiency.report.files import from_dict, to_dict
-from dask_efficiency.report.sections.memory_through import memory_through, thresholds
-from dask_efficiency.report.values import MeteredRow
-from dask_efficiency.show.document import PAGE, Levels, Spark
+from dask_efficiency.report.sections.memory_through import kept, memory_through, thresholds
+from dask_efficiency.report.values import HeldFor, MeteredRow
+from dask_efficiency.show.document import PAGE, Levels, Spark, Table
 from dask_efficiency.show.html.figures import levels
 from dask_efficiency.show.terminal import blocks_of
 from tests.report.samples import changed, report_of, seconds
@@ -153,3 +154,39 @@ def test_small_drawings_have_few_steps_each_the_one_with_most() -> None:
     assert drawing.bin_ns == 4 * 10**9
     (_, unmanaged) = drawing.areas[-1]
     assert unmanaged == tuple(max(many[i : i + 4]) * GIB for i in range(0, 240, 4))
+
+
+LOAD = HeldFor("load", "blocked", "sub", "mean_agg-aggregate", 9.5 * GIB, 40.0, 3 * GIB)
+KEPT = (
+    LOAD,
+    replace(LOAD, why="ahead", needed_by="write", waits_for="", byte_seconds=2.0 * GIB, at_peak=0),
+    HeldFor(OTHER, "queued", "", "", 1.0 * GIB, 1.0, GIB),
+    HeldFor("sum", "future", "Client-7d24439e", "", 0.5 * GIB, 1.0, 0),
+    HeldFor("sum", "running", "mean", "", 0.25 * GIB, 1.0, 0),
+    HeldFor("sum", "unneeded", "", "", 0.125 * GIB, 1.0, 0),
+)
+
+
+def test_reasons_why_results_were_kept_are_told_with_sizes() -> None:
+    section = kept(report_of(seconds(thread_cpu=1), held_for=KEPT, skew={"load": Skew(8, 1.0, 1.0, 1.0, "load-1")}))
+    (table,) = section.blocks
+    assert isinstance(table, Table)
+    assert table.rows == (
+        ("load", "for sub, waiting for mean_agg-aggregate", "9.5 GiB s", "3.0 GiB", "5.0 s"),
+        ("load", "ahead of write, waiting for threads", "2.0 GiB s", "0 B", "5.0 s"),
+        ("(other)", "for other tasks, waiting for threads", "1.0 GiB s", "1.0 GiB", ""),
+        ("sum", "only for Client-7d24439e", "512 MiB s", "0 B", ""),
+        ("sum", "input of mean at work", "256 MiB s", "0 B", ""),
+        ("sum", "for nobody: about to be released", "128 MiB s", "0 B", ""),
+    )
+    assert not kept(report_of(seconds(thread_cpu=1))).blocks
+    odd = report_of(seconds(thread_cpu=1), held_for=(replace(LOAD, why="{x}"),))
+    (table,) = kept(odd).blocks
+    assert isinstance(table, Table)
+    assert table.rows[0][1] == "for sub"
+
+
+def test_each_worker_on_a_page_has_what_most_of_it_was_kept_for() -> None:
+    report = replace(of_memory(), held_at_peaks={"b": (LOAD, *KEPT[1:])})
+    table = next(block for block in memory_through(report, PAGE).blocks if isinstance(block, Table))
+    assert [row[-1] for row in table.rows] == ["load for sub, waiting for mean_agg-aggregate", ""]
