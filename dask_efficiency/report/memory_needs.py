@@ -20,6 +20,7 @@ from dask_efficiency.accounts.buckets import Bucket
 from dask_efficiency.accounts.cluster.losses import BY_KERNEL, FOR_MEMORY
 from dask_efficiency.accounts.memory import Why
 from dask_efficiency.report.memory import MemoryOfWorker
+from dask_efficiency.report.messages import GRAPHS, TASKS, loads
 from dask_efficiency.report.model import EfficiencyReport
 from dask_efficiency.report.values import HeldFor
 from dask_efficiency.show.figures import (
@@ -257,7 +258,13 @@ def _leak(report: EfficiencyReport) -> tuple[float, str, str]:
     hours = report.window_seconds / 3600
     grown = {name: max(one.growth or 0.0, 0.0) * hours for name, one in report.memory.items()}
     worker = max(grown, key=lambda name: grown[name], default="")
-    left = {("tasks", prefix): skew.left_bytes for prefix, skew in report.skew.items()}
+    # Dask keeps a task's arguments on its worker as long as its result, and they came while others ran.
+    carried = {load.prefix: load.each for load in loads(report) if load.what in (TASKS, GRAPHS)}
+    left = {
+        ("tasks", prefix): skew.left_bytes
+        for prefix, skew in report.skew.items()
+        if skew.left_bytes > skew.count * carried.get(prefix, 0.0)
+    }
     for prefix, nbytes in (item for one in report.memory.values() for item in one.actors.items()):
         left["actors", prefix] = left.get(("actors", prefix), 0.0) + nbytes
     most = max(left, key=left.__getitem__, default=("", ""))

@@ -10,10 +10,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 from distributed import Client, LocalCluster, get_worker, wait
 
 from dask_efficiency import EfficiencyPlugin, EfficiencyReport, efficiency_report
+from dask_efficiency.report.memory_needs import needs_of
 from dask_efficiency.report.values import HeldFor
 from tests.plugin.watch import eventually, nothing_runs
 
@@ -129,6 +131,37 @@ def test_what_tasks_leave_behind_is_found_with_its_prefix(alone: Client) -> None
     assert memory.growth is not None
     # The slope times the window is what they left if they came at one pace, which a busy machine may change.
     assert 0 < memory.growth / 3600 * report.window_seconds < 1_000 * MIB
+
+
+def test_what_a_client_scattered_is_held_once_however_many_tasks_use_it(alone: Client) -> None:
+    with efficiency_report(alone) as report:
+        frame = alone.scatter(pd.DataFrame({name: np.ones(MIB) for name in "abcd"}))
+        wait([named(alone, use, frame, nbytes=1) for _ in range(10)])
+    (memory,) = report.memory.values()
+    assert memory.at_peak["DataFrame"] == (sizes(alone, [frame]), 0)
+    assert memory.held_peak == pytest.approx(32 * MIB, rel=0.01)
+    held, spilled = report.byte_seconds["DataFrame"]
+    assert 10 * LONG * 32 * MIB < held <= 1.01 * 32 * MIB * report.window_seconds
+    assert not spilled
+    assert "ahead" not in {why for why, *_ in kept(report.report, "DataFrame")}
+
+
+def test_what_each_task_carries_is_unmanaged_and_no_leak_of_theirs(alone: Client) -> None:
+    """Dask keeps a task's arguments on its worker as long as its result, and counts them nowhere."""
+    with efficiency_report(alone) as report:
+        made = [named(alone, use, np.full(2**20, float(i)), nbytes=1) for i in range(30)]
+        wait(made)
+        wait(named(alone, use, nbytes=20 * MIB))
+    (memory,) = report.memory.values()
+    assert memory.held_peak < MIB
+    assert memory.unmanaged_at_peak == memory.peak - sum(held for held, _ in memory.at_peak.values())
+    del made
+    with efficiency_report(alone) as after:
+        eventually(lambda: not any(alone.run(lambda dask_worker: len(dask_worker.state.tasks)).values()))
+        wait(named(alone, use, nbytes=1))
+    (then,) = after.memory.values()
+    assert memory.peak - then.peak > 0.9 * 30 * 8 * MIB
+    assert not needs_of(report.report).grown
 
 
 def test_results_that_share_memory_count_twice_and_unmanaged_memory_shows_it(alone: Client) -> None:

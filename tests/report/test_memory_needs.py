@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from dask_efficiency import EfficiencyReport
+from dask_efficiency.accounts.cluster.scheduler_loop import SENDING, LoopPart, SchedulerLoop
 from dask_efficiency.accounts.memory import Why
 from dask_efficiency.accounts.metered import (
     ACTORS,
@@ -268,6 +269,17 @@ def test_memory_that_grows_and_that_tasks_leave_behind_is_a_leak() -> None:
     assert advice(spilled) == (
         "Find what keeps memory in tasks of parse, which left it behind: more memory only delays this."
     )
+
+
+def test_what_tasks_carry_stays_with_their_results_and_is_no_leak() -> None:
+    def carrying(nbytes: int) -> EfficiencyReport:
+        of = {"of_prefix": "parse", "total_bytes": 8 * nbytes, "median_bytes": nbytes}
+        tasks = LoopPart(SENDING, "tasks", "", "", 0, 0.1, 8, **of)
+        loop = SchedulerLoop(10.0, 8.0, 0.0, 0.8, 0.0, 8.0, 0.0, handlers=(tasks,))
+        return leaking(GIB, 0.8 * GIB, scheduler_loop=loop, skew={"parse": skew(left_bytes=0.8 * GIB, count=100)})
+
+    assert not needs_of(carrying(GIB // 100)).grown
+    assert needs_of(carrying(GIB // 200)).grown, "they left more than that"
 
 
 def test_memory_that_grows_as_actors_keep_it_is_theirs() -> None:

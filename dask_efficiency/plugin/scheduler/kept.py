@@ -138,9 +138,12 @@ def _runs(ts: TaskState) -> bool:
 
 
 def _is_root(ts: TaskState) -> bool:
-    """True for tasks that need no results of others, or those of very few that all of their many peers need."""
+    """True for tasks that need no results of others, or those of very few that all of their many peers need.
+
+    What a client scattered is of no task.
+    """
     if not ts.dependencies:
-        return True
+        return ts.run_spec is not None
     groups = ts.group.dependencies
     return len(groups) < MAX_ROOT_INPUTS and sum(map(len, groups)) < min(MAX_ROOT_INPUTS, len(ts.group))
 

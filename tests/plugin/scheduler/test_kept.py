@@ -29,6 +29,7 @@ class Task:
         self.who_wants: Any = ()
         self.waiting_on = {each for each in dependencies if each.state != "memory"}
         self.processing_on: Any = None
+        self.run_spec: Any = prefix
         for each in dependencies:
             each.waiters.add(self)
 
@@ -71,6 +72,13 @@ def test_a_result_is_kept_for_what_waits_for_another_prefix() -> None:
     load.waiters.clear()
     Task("sub", "waiting", load, mean)
     assert kept_for(load) == Kept("load", Why.BLOCKED, "sub", "mean")
+
+
+def test_what_a_client_scattered_is_of_no_task_that_ran_ahead() -> None:
+    frame = Task("DataFrame")
+    frame.run_spec = None
+    Task("sum", "processing", frame).processing_on = worker()
+    assert kept_for(frame) == Kept("DataFrame", Why.QUEUED, "sum")
 
 
 def test_roots_are_ahead_of_consumers_that_wait_for_other_roots() -> None:
