@@ -165,7 +165,7 @@ class MemoryNeeds:
 def needs_of(report: EfficiencyReport) -> MemoryNeeds:
     """Memory that a report's run needed."""
     known = {name: one for name, one in report.memory.items() if one.limit and needed_limit(one)}
-    shortest = max(known, key=lambda name: needed_limit(known[name]) / known[name].limit, default="")
+    shortest = max(known, key=lambda name: _shortness(known[name]), default="")
     of = known.get(shortest, NOTHING_MEASURED)
     # What a killed worker would have needed, nobody knows.
     needed = 0.0 if any(_for_memory(one.reason) for one in report.lost_workers) else needed_limit(of)
@@ -211,9 +211,20 @@ def needed_limit(worker: MemoryOfWorker) -> float:
     )
 
 
+def _shortness(worker: MemoryOfWorker) -> tuple[bool, float]:
+    return needed_limit(worker) > worker.limit, ideal_limit(worker) / worker.limit
+
+
 def ideal_limit(worker: MemoryOfWorker) -> int:
-    """Memory limit that would do: what it needed and a margin, rounded up to two digits; 0 if not known."""
-    needed = (1.0 + MARGIN) * needed_limit(worker)
+    """Memory limit that would do: what it needed and a margin, rounded up to two digits; 0 if not known.
+
+    With less than its peak, a worker that was not short of memory might be killed, though Dask never saw that peak. The
+    peak of one that was short may hold what it was about to spill.
+    """
+    needed = needed_limit(worker)
+    if 0 < needed <= worker.limit:
+        needed = max(needed, worker.peak)
+    needed *= 1.0 + MARGIN
     if needed < 1.0:
         return 0
     unit = 1 << 10 * int(math.log(needed, 1024))

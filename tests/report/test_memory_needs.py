@@ -88,7 +88,7 @@ def test_the_limit_that_is_needed_follows_from_the_results_and_from_the_process(
 @pytest.mark.parametrize("mebibytes", [0.5, 3, 97, 99, 100, 512, 950, 1000, 1023, 5000, 99_999])
 def test_what_would_do_is_a_little_more_than_that_and_four_fifths_of_it_less(mebibytes: float) -> None:
     nbytes = round(mebibytes * 2**20)
-    found = ideal_limit(memory(managed=round(0.6 * nbytes), unspilled=0))
+    found = ideal_limit(memory(managed=round(0.6 * nbytes), unspilled=0, process=0))
     assert 1.1 * nbytes <= found * 1.0001
     assert 0.8 * found < nbytes
     assert ideal_limit(NOTHING_MEASURED) == 0
@@ -308,9 +308,14 @@ def test_memory_to_spare_is_said_of_long_blocks_with_the_price() -> None:
     assert [one.where for one in found] == ["at most 1.1 GiB of 16.0 GiB a worker was used: 1.9 GiB would do"]
     priced = find(spilling(spare, **plain, price_per_worker_hour=36.0))[-1]
     assert priced.where.endswith("1.9 GiB would do; these workers cost 0.600")
+    unseen = find(spilling(spare | {PROCESS: 3 * GIB}, **plain))[-1]
+    assert unseen.where == "at most 3.0 GiB of 16.0 GiB a worker was used: 3.3 GiB would do", "Dask never saw that peak"
+    two = spilling(metered=(*rows("w1", spare), *rows("w2", spare | {PROCESS: 3 * GIB, MANAGED: 1000})), **plain)
+    assert find(two)[-1].where == unseen.where, "of the worker that used most"
     short = plain | {"window_seconds": 59.0, "cluster_seconds": 59.0}
     lost = spilling(spare, **plain, lost_workers=(LostWorker("w2", "it left", False, 1),))
     unmeasured = spilling(spare | {PROCESS: 0}, **plain)
     many = spilling(spare | {MANAGED: 3 * GIB}, **plain)
-    for report in (spilling(spare, **short), many, lost, unmeasured):
+    nearly_full = spilling(spare | {PROCESS: 15 * GIB}, **plain)
+    for report in (spilling(spare, **short), many, lost, unmeasured, nearly_full):
         assert "spare-memory" not in {one.kind for one in find(report)}
