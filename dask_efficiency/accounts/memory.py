@@ -31,7 +31,7 @@ class Why(StrEnum):
     RUNNING = "running"
     #: A task that needs it could run, and waits for a thread.
     QUEUED = "queued"
-    #: It is of a root task, and those that need it wait for a thread or for other root tasks.
+    #: It is of a root task, no client holds it, and those that need it wait for a thread or for other root tasks.
     AHEAD = "ahead"
     #: All that need it wait for results of other tasks.
     BLOCKED = "blocked"

@@ -119,10 +119,10 @@ def kept_for(ts: TaskState) -> Kept:
         else:
             queued = queued or waiter
     if queued is not None:
-        return Kept(prefix, Why.AHEAD if _is_root(ts) else Why.QUEUED, _name(queued))
+        return Kept(prefix, Why.AHEAD if _may_be_ahead(ts) else Why.QUEUED, _name(queued))
     if blocked is not None:
         missing = next(iter(blocked.waiting_on or ()), None)
-        ahead = missing is not None and _is_root(ts) and _is_root(missing)
+        ahead = missing is not None and _may_be_ahead(ts) and _is_root(missing)
         why = Why.AHEAD if ahead else Why.BLOCKED
         return Kept(prefix, why, _name(blocked), "" if missing is None else _name(missing))
     clients = ts.who_wants or ()
@@ -135,6 +135,11 @@ def _runs(ts: TaskState) -> bool:
     """True if a task is known to run: its worker's last heartbeat says so, or has no more tasks than threads."""
     ws = ts.processing_on
     return ws is not None and (ts in ws.executing or len(ws.processing) <= ws.nthreads)
+
+
+def _may_be_ahead(ts: TaskState) -> bool:
+    """True for results of root tasks, but for those that clients hold, as of persisted and scattered data."""
+    return not ts.who_wants and _is_root(ts)
 
 
 def _is_root(ts: TaskState) -> bool:

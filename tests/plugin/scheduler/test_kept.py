@@ -87,6 +87,15 @@ def test_roots_are_ahead_of_consumers_that_wait_for_other_roots() -> None:
     assert kept_for(load) == Kept("load", Why.AHEAD, "sum", "load")
 
 
+def test_persisted_and_scattered_data_are_not_ahead() -> None:
+    persisted, scattered = Task("chunk"), Task("ndarray")
+    persisted.who_wants = scattered.who_wants = (client("c1"),)
+    Task("sum", "queued", persisted)
+    Task("mean", "waiting", scattered, Task("load", "processing"))
+    assert kept_for(persisted) == Kept("chunk", Why.QUEUED, "sum")
+    assert kept_for(scattered) == Kept("ndarray", Why.BLOCKED, "mean", "load")
+
+
 def test_tasks_that_all_need_the_same_few_results_are_roots_too() -> None:
     store = Task("store")
     store.group = Group(1)
