@@ -198,12 +198,12 @@ class KeptWindow:
         self.at = at
         #: Byte-nanoseconds, and nanoseconds of results, by reason.
         self.nbytes: dict[Kept, int] = {}
-        self.results: dict[Kept, int] = {}
+        self.results: dict[Kept, float] = {}
         #: By worker, and of all together under an empty name: the most memory of processes that a look saw, and the
         #: bytes by reason then.
         self.peaks: dict[str, tuple[int, Mapping[Kept, int]]] = {}
 
-    def accrue(self, seen: Mapping[Kept, tuple[int, int]], *, at: int) -> None:
+    def accrue(self, seen: Mapping[Kept, tuple[int, float]], *, at: int) -> None:
         """Add bytes and numbers of results that were kept until an instant."""
         elapsed = at - self.at
         if elapsed <= 0:

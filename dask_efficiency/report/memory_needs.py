@@ -187,7 +187,7 @@ def needs_of(report: EfficiencyReport) -> MemoryNeeds:
         hungriest=hungriest,
         working=skews[hungriest].p95_working if hungriest else 0.0,
         kept=kept,
-        kept_seconds=kept.result_seconds / max(skew.count if (skew := report.skew.get(kept.prefix)) else 0, 1),
+        kept_seconds=kept_seconds(report, kept),
         reduced=_is_reduced(report, kept),
         grown=grown,
         grows=grows,
@@ -245,6 +245,15 @@ def _main_reason(report: EfficiencyReport) -> HeldFor:
         if of_reason and nbytes[why] > least * nbytes.total():
             return most
     return NOTHING_KEPT
+
+
+def kept_seconds(report: EfficiencyReport, kept: HeldFor) -> float:
+    """Mean seconds for which one of these results was kept so; 0.0 if it is not known how many there were.
+
+    Results that are older than the window add to the seconds, but not to the tasks that ended in it.
+    """
+    skew = report.skew.get(kept.prefix)
+    return min(kept.result_seconds / skew.count, report.window_seconds) if skew is not None and skew.count else 0.0
 
 
 def _held_by_clients(report: EfficiencyReport) -> HeldFor:

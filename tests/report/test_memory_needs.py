@@ -159,6 +159,11 @@ def test_an_array_kept_for_a_second_use_is_not_cured_by_smaller_partitions() -> 
     assert "before" not in advice(spilling(held_for=(SECOND, many), skew=COUNTED))
 
 
+def test_no_result_is_kept_for_longer_than_the_window() -> None:
+    older = replace(SECOND, result_seconds=5000.0)
+    assert "was kept 10.0 s" in advice(spilling(held_for=(older, RUNNING), skew=COUNTED))
+
+
 def test_a_second_use_explains_results_of_roots_that_are_ahead_until_its_reduction_is_under_way() -> None:
     ahead = replace(SECOND, why=Why.AHEAD, byte_seconds=15.0 * GIB)
     assert "compute mean_agg-aggregate before" in advice(spilling(held_for=(ahead, SECOND), skew=COUNTED))

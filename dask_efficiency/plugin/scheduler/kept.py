@@ -41,7 +41,7 @@ class KeptWatch:
         self.guard = Guard("the watch of results", "dask_efficiency no longer finds why results are kept")
         self._chance = random.Random(0)
         #: Bytes and results by reason at the last look.
-        self._seen: dict[Kept, tuple[int, int]] = {}
+        self._seen: dict[Kept, tuple[int, float]] = {}
 
     def look(self, at: int) -> None:
         """Look, if a window is open."""
@@ -79,7 +79,7 @@ class KeptWatch:
         }
         return {"rows": rows, "peak": peak, "workers": workers}
 
-    def _look(self) -> tuple[dict[Kept, tuple[int, int]], dict[str, dict[Kept, int]]]:
+    def _look(self) -> tuple[dict[Kept, tuple[int, float]], dict[str, dict[Kept, int]]]:
         """Bytes and results by reason, and bytes by worker, as far as there is a sample of its results."""
         workers = [ws for ws in self._scheduler.workers.values() if ws.has_what]
         whole = sum(ws.nbytes for ws in workers)
@@ -91,14 +91,14 @@ class KeptWatch:
         step = -(-total // MAX_RESULTS) or 1
         offset = self._chance.randrange(step)
         nbytes: dict[Kept, int] = {}
-        results: dict[Kept, int] = {}
+        results: dict[Kept, float] = {}
         by_worker: dict[str, dict[Kept, int]] = {}
         for ws in looked_at:
             row: dict[Kept, int] = {}
             for ts in islice(ws.has_what, offset, None, step):
                 kept = kept_for(ts)
                 row[kept] = row.get(kept, 0) + max(0, ts.nbytes)
-                results[kept] = results.get(kept, 0) + step
+                results[kept] = results.get(kept, 0.0) + step / max(len(ts.who_has or ()), 1)  # each copy is met
             offset = (offset - len(ws.has_what)) % step
             add(nbytes, row)
             if any(row.values()):

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from dask_efficiency.accounts.cluster.memory_timeline import MemoryLine, MemoryTimeline
 from dask_efficiency.accounts.memory import Why
 from dask_efficiency.accounts.rows import OTHER
+from dask_efficiency.report.memory_needs import kept_seconds
 from dask_efficiency.report.model import EfficiencyReport
 from dask_efficiency.report.values import HeldFor
 from dask_efficiency.show.document import SCREEN, Aside, Extent, Label, Legend, Levels, Section, Spark, Table, section
@@ -136,8 +137,7 @@ def kept(report: EfficiencyReport, extent: Extent = SCREEN) -> Section:
     """Reasons why results were kept, in byte-seconds and when most memory was taken."""
     rows = []
     for one in report.held_for[: extent.prefixes]:
-        skew = report.skew.get(one.prefix)
-        each = format_seconds(one.result_seconds / skew.count) if skew is not None and skew.count else ""
+        each = format_seconds(seconds) if (seconds := kept_seconds(report, one)) else ""
         sizes = (f"{format_bytes(round(one.byte_seconds))} s", format_bytes(one.at_peak))
         rows.append((name_of(one.prefix), _reason(one), *sizes, each))
     more = len(report.held_for) - len(rows)

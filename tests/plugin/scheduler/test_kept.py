@@ -30,6 +30,7 @@ class Task:
         self.waiting_on = {each for each in dependencies if each.state != "memory"}
         self.processing_on: Any = None
         self.run_spec: Any = prefix
+        self.who_has: Any = {object()}
         for each in dependencies:
             each.waiters.add(self)
 
@@ -156,6 +157,16 @@ def test_looks_add_up_to_what_workers_hold_while_a_window_is_open() -> None:
     cluster.windows.clear()
     cluster.watch.look(20)
     assert cluster.watch._seen == {}
+
+
+def test_copies_of_a_result_are_kept_once() -> None:
+    model = Task("model")
+    workers = [worker(model) for _ in range(10)]
+    model.who_has = {*range(10)}
+    cluster = Cluster(*workers)
+    cluster.watch.look(0)
+    ((*_, nbytes, seconds, _),) = cluster.watch.reply(cluster.window.kept, 10**9)["rows"]
+    assert (nbytes, seconds) == (100.0, pytest.approx(1.0))
 
 
 def test_a_worker_has_the_reasons_of_its_own_peak() -> None:
