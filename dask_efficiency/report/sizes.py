@@ -201,13 +201,21 @@ def _processes(report: EfficiencyReport) -> int:
     limits = sum(one.limit for one in report.memory.values())
     peaks = sum(max(one.peak, 0) for one in report.memory.values())
     more = PROCESS * (threads - len(report.nthreads))
-    return threads if threads > len(report.nthreads) and peaks + more <= limits else 0
+    fit = threads > len(report.nthreads) and peaks + more <= limits and tasks_fit(report, 1, limits / threads)
+    return threads if fit else 0
 
 
 def _nthreads(report: EfficiencyReport) -> int:
-    """Twice the threads, which is what a replay of the run has; 0 if workers differ."""
-    threads = {*report.nthreads.values()}
-    return 2 * threads.pop() if len(threads) == 1 else 0
+    """Twice the threads, which is what a replay of the run has; 0 if workers differ, or memory would not do."""
+    threads = {2 * nthreads for nthreads in report.nthreads.values()}
+    limit = min((one.limit for one in report.memory.values() if one.limit), default=0)
+    return threads.pop() if len(threads) == 1 and tasks_fit(report, max(threads), limit) else 0
+
+
+def tasks_fit(report: EfficiencyReport, nthreads: int, limit: float) -> bool:
+    """True if a worker's memory has room for a large task in each of its threads; without a limit it has."""
+    working = [one.max_working if nthreads == 1 else one.p95_working for one in report.skew.values()]
+    return not limit or PROCESS + nthreads * max(working, default=0.0) <= limit
 
 
 def _call(report: EfficiencyReport, wide: Mapping[str, Skew], nbytes: float) -> str:

@@ -13,6 +13,7 @@ from dask_efficiency.report.conditions import ROUND_TRIPS, conditions_of, satura
 from dask_efficiency.report.kinds import BESIDE, KINDS, OF_SMALL_TASKS
 from dask_efficiency.report.lost_time import losses_worth_finding
 from dask_efficiency.report.model import EfficiencyReport
+from dask_efficiency.report.sizes import tasks_fit
 from dask_efficiency.report.values import ALL, BOUNDS, Saved
 from dask_efficiency.report.wall_clock import largest_is_elsewhere
 from dask_efficiency.runs.trace.errors import EmptyTraceError
@@ -186,6 +187,12 @@ CLUSTERS: Mapping[str, Callable[[ClusterSpec], ClusterSpec]] = {
 }
 
 
+def _fits(report: EfficiencyReport, trace: RunTrace, kind: str) -> bool:
+    """True if the cluster that a kind of finding is cured by has memory for the tasks in its threads."""
+    cured = CLUSTERS[kind](ClusterSpec.from_trace(trace))
+    return all(tasks_fit(report, worker.nthreads, worker.memory_limit) for worker in cured.workers)
+
+
 def _saturated(report: EfficiencyReport) -> dict[str, Any]:
     """Settings with tasks queued at the workers; none if something else explains their round trips."""
     needed, facts = saturation_needed(report), conditions_of(report)
@@ -222,7 +229,7 @@ def _simulated(
     waiting = report.waiting.get("lock", 0.0) + report.waiting.get("cluster", 0.0)
     locked = waiting > MAX_LOCKED * report.breakdown[Bucket.THREAD_NONCPU]
     # More threads, or processes, would wait at the same locks.
-    known = PARTS.keys() if locked else PARTS.keys() | CLUSTERS.keys()
+    known = PARTS.keys() if locked else PARTS.keys() | {kind for kind in CLUSTERS if _fits(report, trace, kind)}
     known |= {kind for kind, changed in SETTINGS.items() if changed(report)}
     worth = losses_worth_finding(report)
     lost = {part.kind: part.ns for part in worth if part.kind in known}

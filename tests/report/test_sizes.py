@@ -167,6 +167,14 @@ def test_processes_have_the_memory_and_the_cores_that_threads_had() -> None:
     assert sizes_of(small(cores=1.0)).processes == 0
     assert sizes_of(small(memory=GIB + 2 * OF_A_PROCESS)).processes == 0
     assert sizes_of(small(metered=())).processes == 0
+    # One task of 1.9 GiB fits into a quarter of 8 GiB beside a process, one of 3 GiB does not.
+    for working, fit in ((1.8 * GIB, 4), (3.0 * GIB, 0)):
+        assert sizes_of(small(skew={"fit": replace(CHUNK, max_working=working)})).processes == fit
+
+
+def test_twice_the_threads_have_memory_for_as_many_large_tasks() -> None:
+    for working, nthreads in ((0.9 * GIB, 8), (1.1 * GIB, 0)):
+        assert sizes_of(small(skew={"fit": replace(CHUNK, p95_working=working)})).nthreads == nthreads
     assert "4 workers of 1 thread each" in advice("thread-noncpu/gil", conditions_of(small(cores=8.0)))
     assert "more workers with fewer threads each" in advice("thread-noncpu/gil", conditions_of(small(metered=())))
 

@@ -112,6 +112,15 @@ def test_each_cure_is_the_advised_one(report: EfficiencyReport, nthreads: list[i
     assert sum(worker.memory_limit for worker in job.cluster.workers) == TRACE.workers[0].memory_limit > 0
 
 
+@pytest.mark.parametrize(
+    ("cause", "memory"), [("gil", {"max_working": 1.0}), ("sleep", {"p95_working": 0.4})], ids=["processes", "threads"]
+)
+def test_no_cure_is_simulated_whose_tasks_would_not_fit_into_memory(cause: str, memory: dict[str, float]) -> None:
+    limit = TRACE.workers[0].memory_limit
+    sizes = {name: share * limit for name, share in memory.items()}
+    assert not savings(waiting(cause, skew={"clean": skew(**sizes)}), Engine(2.0, 1.5))
+
+
 def test_tasks_that_were_sampled_and_did_not_wait_for_the_gil_do_not_hold_it() -> None:
     not_sampled = waiting("sleep", not_sampled={"w0": "nobody looked"})
     for report, known in ((waiting("sleep"), {"clean": 0.0}), (waiting("gil"), {}), (not_sampled, {})):
