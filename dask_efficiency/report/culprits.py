@@ -98,8 +98,8 @@ def find_culprits(report: EfficiencyReport, rows: Iterable[ProfileRow] | None = 
             each.place.function,
             each.ns / 1e9,
             held_by.get(each.cause, {}).get(each.prefix, ""),
-            # of a library's line, the user's line that sent the tasks
-            report.computed_by.get(each.prefix, "") if each.place.file and not is_own(each.place) else "",
+            # of a library's line, or without one, the user's line that sent the tasks
+            "" if is_own(each.place) else report.computed_by.get(each.prefix, ""),
             called_at.get((each.bucket, each.cause, each.prefix, each.place), ""),
         )
         for each in lost

@@ -14,7 +14,7 @@ from dask_efficiency.report.blocks import FOR_SCHEDULER, stacks_beside_tasks
 from dask_efficiency.report.bounds import CORE, OF_CURE, bounded_saving, kept_promise, largest_saving
 from dask_efficiency.report.computing import COMPUTING, GIL, MAY_GO, busy, computing
 from dask_efficiency.report.conditions import NOTHING_KNOWN, Conditions, conditions_of
-from dask_efficiency.report.culprits import find_culprits, lost_prefixes, lost_stacks, senders
+from dask_efficiency.report.culprits import find_culprits, lost_prefixes, lost_stacks
 from dask_efficiency.report.cures import tasks_by_prefix, with_recipe
 from dask_efficiency.report.endings import ENDINGS, ending_clause, endings, follows
 from dask_efficiency.report.file_reads import read_again
@@ -33,7 +33,7 @@ from dask_efficiency.report.lost_time import CauseLoss, largest_loss, losses_wor
 from dask_efficiency.report.memory_needs import told_beside
 from dask_efficiency.report.messages import EXPLAINS, Told, fetched_text, heavy_loads, told_by_loads
 from dask_efficiency.report.model import EfficiencyReport
-from dask_efficiency.report.places import place_of_loss
+from dask_efficiency.report.places import place_of_loss, sender_of_most
 from dask_efficiency.report.shuffling import shuffling
 from dask_efficiency.report.skew import TIED, waited_behind
 from dask_efficiency.report.stacks import exact_stacks
@@ -316,13 +316,9 @@ def _losses(report: EfficiencyReport, facts: Conditions, exact: Sequence[Profile
     elif joined:  # Dask's work for each task also takes cores and the GIL from everything else
         evidence = {"task_seconds": facts.task_seconds, KNOWN: lost / report.mean_threads}
         evidence |= {"times_as_large": float(facts.sizes.times)} if facts.sizes.times > 1 else {}
-        counts = tasks_by_prefix(report)
-        lines = senders(report, counts)
-        (line, n), *_ = lines.most_common(1) or [("", 0)]
-        where = f"computed by {sentence(line)}" if line and n > MOST * lines.total() else ""
-        of_all = _beside("small-tasks", facts, where=where, lost_seconds=lost, evidence=evidence)
+        of_all = _beside("small-tasks", facts, where=sender_of_most(report), lost_seconds=lost, evidence=evidence)
         built = [(row.stack, row.ns) for row in report.client if row.activity == "build"]
-        of_all = with_recipe(report, of_all, built, counts)
+        of_all = with_recipe(report, of_all, built, tasks_by_prefix(report))
         most = _bounded(of_all, min(lost / report.mean_threads, largest_saving(report)))
         found.append(_with_replay(report, of_all, saved) if (saved := report.savings.get("small-tasks")) else most)
     return found

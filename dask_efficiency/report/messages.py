@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import NamedTuple
 
 from dask_efficiency.accounts.cluster.scheduler_loop import BY_VALUE, RECEIVING, SENDING
@@ -226,24 +227,25 @@ def told_by_loads(
         if (load.longest + on_client) * threads < MOST * lost:
             parts, lost = [], load.longest * threads
         left = [part for part in left if part not in parts]
-        where = sentence(place_of_load(load, report.computed_by.values()))
+        where = sentence(place_of_load(load, report.computed_by))
         found.append(Told(kind, where, lost, lost / threads if threads else 0.0, on_client))
     return found, left
 
 
-def place_of_load(load: Load, lines: Iterable[str] = ()) -> str:
-    """Words on the load: how much of it, and whose; ``lines`` sent it."""
+def place_of_load(load: Load, lines: Mapping[str, str] = MappingProxyType({})) -> str:
+    """Words on the load: how much of it, and whose; ``lines`` sent the tasks of each prefix."""
     size, kind = format_bytes(load.each), name_of(load.type_name)
     if load.what == GRAPHS:
         of = ", ".join(filter(None, (name_of(load.prefix), kind)))
         one = ", the largest of " if load.nbytes < SAME * load.count * load.each else " of "
         sent = f"{format_count(round(load.count), 'graph')}{one}{size}" + (f" ({of})" if of else "")
-        senders = [*dict.fromkeys(lines)]
+        senders = [*dict.fromkeys(lines.values())]
         return f"{sent}: {senders[0]}" if len(senders) == 1 else sent
     if load.what == RESULTS:
         of = f" of {name_of(load.prefix)}" if load.prefix else ""
         of = f"{format_count(round(load.count), 'result')}{of} ({kind}, {size} each)"
-        return f"{of}, {format_seconds(load.whole)} of pickling and unpickling"
+        computed = f", computed by {lines[load.prefix]}" if load.prefix in lines else ""
+        return f"{of}, {format_seconds(load.whole)} of pickling and unpickling{computed}"
     where = f": `{name_of(load.function.function)}`, {name_of(place_of(load.function))}" if load.function.file else ""
     carried = f" ({kind})" if kind else ""
     of = f" of {name_of(load.prefix)}" if load.prefix else ""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from operator import attrgetter
 
@@ -14,6 +15,7 @@ from dask_efficiency.report.culprits import senders
 from dask_efficiency.report.kinds import SPILLS
 from dask_efficiency.report.lost_time import CauseLoss
 from dask_efficiency.report.memory import byte_seconds
+from dask_efficiency.report.messages import RESULTS, loads
 from dask_efficiency.report.metered import own_labels, spilled_text
 from dask_efficiency.report.model import EfficiencyReport
 from dask_efficiency.report.skew import held_up, longest, ran_alone, recorded_tasks
@@ -46,13 +48,19 @@ def place_of_loss(report: EfficiencyReport, facts: Conditions, part: CauseLoss, 
     if part.bucket is Bucket.IDLE:
         if part.cause in ("graph", *FOR_SCHEDULER):
             return _who_held_up(facts, part.cause) or _most_of_time(report, part.cause)
-        return _long_task(report, facts) if part.cause in ("parallelism", "") else _most_of_time(report, part.cause)
+        if part.cause in ("parallelism", ""):
+            return _long_task(report, facts) or sender_of_most(report)
+        return _most_of_time(report, part.cause)
+    if part.bucket is Bucket.WAITING_ON_DATA:
+        return _most_sent(report)
     causes = (part.cause,) if part.cause else (UNKNOWN, "")
     of_tasks = part.bucket is Bucket.THREAD_NONCPU
     culprit = next((one for one in culprits if one.bucket == part.bucket and one.cause in causes), None)
     moved = spilled_text(report.moved) if part.bucket is Bucket.SPILL else ""
     if culprit is None:
         return moved
+    if part.bucket is Bucket.OVERHEAD and not (culprit.line or culprit.prefix):
+        return sender_of_most(report)
     label = _user_label(report, culprit) if of_tasks else ""
     return ": ".join(filter(None, (_culprit_text(culprit) + label + _more_lines(part, culprit, culprits), moved)))
 
@@ -61,7 +69,34 @@ def _most_memory(report: EfficiencyReport) -> str:
     """Prefix of the results that had most of the memory, and of the disk, over time."""
     sizes = {prefix: sum(parts) for prefix, parts in byte_seconds(report.metered).items()}
     most = max(sizes, key=sizes.__getitem__, default="")
-    return f", most for results of {name_of(most)}" if most and sizes[most] > MOST * sum(sizes.values()) else ""
+    if not most or sizes[most] <= MOST * sum(sizes.values()):
+        return ""
+    return f", most for results of {name_of(most)}{_computed_by(report, most)}"
+
+
+def _computed_by(report: EfficiencyReport, prefix: str) -> str:
+    """The line that sent the tasks of a prefix, if it is known."""
+    line = report.computed_by.get(prefix, "")
+    return f", computed by {sentence(line)}" if line else ""
+
+
+def _most_sent(report: EfficiencyReport) -> str:
+    """Tasks of which most bytes of results went from worker to worker, and the line that sent them."""
+    sent = Counter[str]()
+    for load in loads(report):
+        if load.what == RESULTS and load.prefix:
+            sent[load.prefix] += round(load.nbytes)
+    (prefix, nbytes), *_ = sent.most_common(1) or [("", 0)]
+    if not nbytes or nbytes <= MOST * sent.total():
+        return sender_of_most(report)
+    return f"most for results of {name_of(prefix)}{_computed_by(report, prefix)}"
+
+
+def sender_of_most(report: EfficiencyReport) -> str:
+    """Line that sent most tasks; empty if several did."""
+    lines = senders(report, {prefix: skew.count for prefix, skew in report.skew.items()})
+    (line, n), *_ = lines.most_common(1) or [("", 0)]
+    return f"computed by {sentence(line)}" if line and n > MOST * lines.total() else ""
 
 
 def _more_lines(part: CauseLoss, culprit: Culprit, culprits: Sequence[Culprit]) -> str:
@@ -92,7 +127,7 @@ def _culprit_text(culprit: Culprit) -> str:
         return f"{held_by}{computed}"
     if not culprit.line:
         of_tasks = f"tasks of {name_of(culprit.prefix)}" if culprit.prefix else ""
-        return ", ".join(filter(None, (of_tasks, held_by)))
+        return ", ".join(filter(None, (of_tasks + computed, held_by)))
     called = f"`{name_of(culprit.function)}`, " if culprit.function else ""
     tasks = f" (tasks of {name_of(culprit.prefix)})" if culprit.prefix and culprit.prefix != culprit.function else ""
     called_at = f", called at {name_of(culprit.called_at)}" if culprit.called_at else ""
@@ -115,30 +150,27 @@ def _long_task(report: EfficiencyReport, facts: Conditions) -> str:
     found = recorded_tasks(report) or [longest(report, prefix) for prefix in held_up(report)]
     if facts.alone >= MOST and (task := ran_alone(report)) is not None:
         same = next((one for one in report.long_tail if one.key == task.longest_key), None)
-        return f"Task {name_of(task.longest_key)}" if same is None else same.finding(task.alone_seconds).where
+        where = f"Task {name_of(task.longest_key)}" if same is None else same.finding(task.alone_seconds).where
+        prefix = next((name for name, one in report.skew.items() if one is task), "")
+        return where + _computed_by(report, prefix)
     if found and not facts.chained:
-        return found[0].where
+        prefixes = [one.prefix for one in report.long_tail] or [*held_up(report)]
+        return found[0].where + _computed_by(report, prefixes[0])
     return _sent(report, facts.waited_for)
 
 
 def _sent(report: EfficiencyReport, prefix: str) -> str:
     """Tasks of a prefix, and the line that sent them."""
-    line = report.computed_by.get(prefix, "")
-    of_line = f", computed by {sentence(line)}" if line else ""
-    return f"tasks of {name_of(prefix)}{of_line}" if prefix else ""
+    return f"tasks of {name_of(prefix)}{_computed_by(report, prefix)}" if prefix else ""
 
 
 def _most_of_time(report: EfficiencyReport, cause: str) -> str:
     """Tasks that ran most of the time: others like them queued, of workers that had too many."""
-    if cause == "graph":
-        lines = senders(report, {prefix: skew.count for prefix, skew in report.skew.items()})
-        (line, n), *_ = lines.most_common(1) or [("", 0)]
-        return f"computed by {sentence(line)}" if line and n > MOST * lines.total() else ""
     if cause != "imbalance":
-        return ""
+        return sender_of_most(report)
     held = {prefix: row.ns(*HELD) for prefix, row in report.by_prefix.items()}
     most = max(held, key=lambda prefix: held[prefix], default="")
-    return _sent(report, most) if held and held[most] > MOST * sum(held.values()) else ""
+    return _sent(report, most) if held and held[most] > MOST * sum(held.values()) else sender_of_most(report)
 
 
 def lost_worker(report: EfficiencyReport, bucket: Bucket) -> str:

@@ -225,6 +225,10 @@ meta: Dask calls your function, on the client, to learn what it returns
     stack: dask/array/* compute_meta > .
     share: 0.3
     Pass meta=, an empty result of the same columns and types: without it, Dask tries the function each time.
+actors: Waiting for answers of actors, which are sent to whoever asked
+    kinds: client waits
+    stack: distributed/actor.py *
+    Do more in the actor, such as to reduce there: each answer is waited for, and all of it is sent.
 scatter: Sending data to workers by scatter, to each process that needs them
     kinds: client
     stack: distributed/client.py Client.scatter|Client._scatter

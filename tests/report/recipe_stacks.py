@@ -290,6 +290,7 @@ SEEN = [
         "busy",
         "7: dask/dataframe/io/parquet/arrow.py _write_partitioned > fsspec/spec.py AbstractFileSystem.open",
     ),
+    _seen("actors", "client", "7: me/job.py main > distributed/actor.py ActorFuture.result > ~threading.py Event.wait"),
     _seen("scatter", "client", "7: me/job.py main > distributed/client.py Client.scatter > ~threading.py Event.wait"),
     _seen("sizes-of-chunks", "client", "7: me/job.py main > dask/array/core.py Array.compute_chunk_sizes"),
     _seen("array-on-client", "client", "7: me/job.py main > dask/array/core.py Array.__array__"),
