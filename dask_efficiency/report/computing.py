@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from dask_efficiency.accounts.buckets import Bucket
@@ -24,13 +24,16 @@ from dask_efficiency.show.finding import KNOWN, MOST, Finding
 #: Kind of the finding.
 COMPUTING = "computing"
 #: Kind of the finding of any other code that keeps threads busy.
-BUSY, LOADING = "busy", "loading"
+BUSY, LOADING, AGAIN = "busy", "loading", "busy-again"
 #: Names of functions that read or load, and of tasks.
 READS = re.compile(r"(?:^|[._])(?:read|load|open|decompress)")
 _READ_TASKS = re.compile(r"read[-_]\w+(?:-fused)?")
 #: Share of the time of such code that is taken to be in vain, to rank it; and all waiting for the GIL, as a share of
 #: it, that needs no finding of its own. By judgement.
-MAY_GO, LITTLE = 0.1, 0.1
+MAY_GO, LITTLE = 0.2, 0.1
+#: Part of the time, and of the number, of one line's tasks from which another line's are taken for the same work; and
+#: share of that work that is taken to be in vain. By judgement.
+ALIKE, IN_VAIN = 0.7, 0.4
 #: Causes of waiting that threads have as others compute likewise: these take turns with them.
 _TURNS = ("gil", "core")
 #: Share of all thread time from which what computes is worth a finding: then its cure may spare most of a run. By
@@ -120,8 +123,27 @@ def busy(
         GIL: whole["gil"] < LITTLE * held,
         FOR_LOCKS: in_library and waited[LOCK] > MOST * whole[LOCK],
     }
+    if function and _several_times(report, prefixes):
+        evidence = {**found.evidence, KNOWN: found.evidence[KNOWN] * IN_VAIN / MAY_GO}
+        again = BESIDE[AGAIN]
+        found = replace(found, title=again.title, advice=again.advice, page=page_of(AGAIN), evidence=evidence)
     found = with_recipe(report, found, there, prefixes, facts)
     return found, frozenset(kind for kind, is_explained in explained.items() if is_explained)
+
+
+def _several_times(report: EfficiencyReport, prefixes: Mapping[str, int]) -> bool:
+    """True if several lines each sent as many tasks of these prefixes, which took about as long: likely the same."""
+    tasks: Counter[str] = Counter()
+    for prefix in prefixes:
+        tasks[report.computed_by.get(prefix, "")] += report.skew[prefix].count if prefix in report.skew else 0
+    times = senders(report, prefixes)
+    (line, most), *_ = times.most_common(1) or [("", 0)]
+    alike = [
+        one
+        for one, ns in times.items()
+        if one and ns >= ALIKE * most and ALIKE * tasks[line] <= tasks[one] <= tasks[line] / ALIKE
+    ]
+    return line in alike and len(alike) > 1
 
 
 def _sums(rows: Iterable[tuple[str, int]]) -> Counter[str]:

@@ -209,6 +209,15 @@ geometries: Geometries one by one, in Python
     unless: shapely/geometry/* *.__reduce__|*.__setstate__
     unless: shapely/io.py *
     Use functions of whole arrays, shapely.contains(polygons, points), or sjoin() of GeoPandas.
+models-by-row: A model is called for each row
+    kinds: python busy
+    stack: pandas/core/apply.py * > sklearn/* *.predict*|*.transform*|*.decision_function|*.score_samples
+    stack: pandas/core/apply.py * > xgboost/* *.predict*
+    stack: pandas/core/apply.py * > lightgbm/* *.predict*
+    stack: pandas/core/apply.py * > torch/nn/modules/module.py Module.*
+    stack: pandas/core/apply.py * > keras/* *.predict*|*.__call__
+    share: 0.3
+    Give predict() or transform() all rows of a partition at a time: each call sets itself up anew.
 pandas-rows: Python by row, in DataFrame.apply(axis=1)
     kinds: python
     stack: pandas/core/apply.py FrameApply.apply_standard
@@ -216,7 +225,7 @@ pandas-rows: Python by row, in DataFrame.apply(axis=1)
     also: pandas/core/apply.py FrameColumnApply.*
     Write it for whole columns, such as df.a / df.b ** 2: that needs no Python by row, and no GIL.
 pandas-iterrows: Python by row, in DataFrame.iterrows()
-    kinds: python
+    kinds: python busy
     stack: pandas/core/frame.py DataFrame.iterrows
     share: 0.2
     Write the loop for whole columns, or at least use itertuples(), which makes no Series of each row.
@@ -252,7 +261,7 @@ pandas-text: Text as Python objects, in pandas
     unless: pandas/core/arrays/arrow/* *
     Keep text in string[pyarrow] columns, whose methods run without the GIL.
 pandas-dates: Dates that pandas parses one by one
-    kinds: python
+    kinds: python busy
     stack: dateutil/parser/* *
     stack: pandas/core/tools/datetimes.py _array_strptime*
     stack: pandas/core/arrays/datetimes.py objects_to_datetime64
@@ -263,7 +272,7 @@ garbage: Garbage collection of many objects
     share: 0.3
     Make arrays or tables of them, or call gc.freeze() once they are there: each collection visits all.
 csv-python: read_csv with its Python engine
-    kinds: python
+    kinds: python busy
     stack: pandas/io/parsers/python_parser.py *
     Use the C engine, or engine="pyarrow": a separator of one character, and no skipfooter=.
 numpy-vectorize: Python by value, in numpy.vectorize
@@ -286,7 +295,7 @@ selections: Reading by lists of positions, in h5py
     stack: h5py/_hl/selections.py *
     Read a slice that has them all, then select in NumPy: HDF5 goes through positions one by one.
 deepcopy: Copies of Python objects, one by one
-    kinds: python
+    kinds: python busy
     stack: copy.py deepcopy
     Copy less: deepcopy() goes through each object in Python; an array's or a frame's own copy() does not.
 """

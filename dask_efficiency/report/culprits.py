@@ -100,20 +100,27 @@ def find_culprits(report: EfficiencyReport, rows: Iterable[ProfileRow] | None = 
             held_by.get(each.cause, {}).get(each.prefix, ""),
             # of a library's line, or without one, the user's line that sent the tasks
             "" if is_own(each.place) else report.computed_by.get(each.prefix, ""),
-            called_at.get((each.bucket, each.cause, each.prefix, each.place), ""),
+            *called_at.get((each.bucket, each.cause, each.prefix, each.place), ("", "")),
         )
         for each in lost
     )
 
 
-def _called_at(lost: Iterable[LineTime], rows: Iterable[ProfileRow]) -> dict[tuple[str, str, str, Frame], str]:
-    """Lines of tasks' own modules that called these lines most, where these are in other modules of the user's."""
+def _called_at(
+    lost: Iterable[LineTime], rows: Iterable[ProfileRow]
+) -> dict[tuple[str, str, str, Frame], tuple[str, str]]:
+    """The user's own functions that these lines are in, and the lines of tasks' own modules that called them most.
+
+    Functions are left out that are called like the prefix, or called themselves; lines, that are in these modules.
+    """
     wanted = {each.place for each in lost if is_own(each.place)}
-    found: defaultdict[tuple[str, str, str, Frame], Counter[str]] = defaultdict(Counter)
+    found: defaultdict[tuple[str, str, str, Frame], Counter[tuple[str, str]]] = defaultdict(Counter)
     for row in rows:
         place = _place(row)
-        if place in wanted and (line := place_of(caller(row.stack))):
-            found[row.bucket, row.cause, row.prefix, place][line] += row.ns
+        if place in wanted:
+            own = next(frame for frame in reversed(row.stack) if is_own(frame))
+            within = "" if own.function in (place.function, row.prefix) or "<" in own.function else own.function
+            found[row.bucket, row.cause, row.prefix, place][within, place_of(caller(row.stack))] += row.ns
     return {key: lines.most_common(1)[0][0] for key, lines in found.items()}
 
 

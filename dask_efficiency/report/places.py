@@ -131,7 +131,8 @@ def _culprit_text(culprit: Culprit) -> str:
     called = f"`{name_of(culprit.function)}`, " if culprit.function else ""
     tasks = f" (tasks of {name_of(culprit.prefix)})" if culprit.prefix and culprit.prefix != culprit.function else ""
     called_at = f", called at {name_of(culprit.called_at)}" if culprit.called_at else ""
-    return ", ".join(filter(None, (f"{called}{name_of(culprit.line)}{tasks}{called_at}{computed}", held_by)))
+    within = f" in `{name_of(culprit.within)}`" if culprit.within else ""
+    return ", ".join(filter(None, (f"{called}{name_of(culprit.line)}{within}{tasks}{called_at}{computed}", held_by)))
 
 
 def _user_label(report: EfficiencyReport, culprit: Culprit) -> str:

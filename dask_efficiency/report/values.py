@@ -201,6 +201,8 @@ class Culprit:
     held_by: str
     #: The user's line that sent the graph, if the line is a library's.
     computed_by: str = ""
+    #: The user's own function that the line is in, if that is neither the one that it called nor the prefix.
+    within: str = ""
     #: The line of the task's own module that called it, if the line is in another module of the user's.
     called_at: str = ""
 

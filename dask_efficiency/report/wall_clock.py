@@ -83,6 +83,9 @@ class ClientDoing:
     share: float
     #: Nanoseconds of work for Dask at that line.
     for_dask_ns: int = 0
+    #: The user's own function that the line is in, and the line that called this; empty for work for Dask.
+    within: str = ""
+    called_at: str = ""
     #: True if the function that it called is not Dask's own, but computes by Dask.
     by_library: bool = False
 
@@ -113,7 +116,13 @@ def client_doing(
     place = max(calls, key=calls.__getitem__, default=NOWHERE)
     for_dask = sum(of(row) for row in there if row.activity in DASK_ACTIVITIES)
     by_library = any(_calls_dask(place.function, row.stack) for row in there if row.activity in DASK_ACTIVITIES)
-    return ClientDoing(words, activity, place, most / whole, for_dask, by_library)
+    within = called_at = ""
+    own_rows = [row for row in there if row.activity in OWN_ACTIVITIES]
+    if activity in (*OWN_ACTIVITIES, "own") and own_rows:
+        frames = [frame for frame in max(own_rows, key=of).stack if is_the_users(frame.file)]
+        if len(frames) > 1 and frames[-1][1:] == place[1:]:
+            within, called_at = frames[-1].function, place_of(frames[-2])
+    return ClientDoing(words, activity, place, most / whole, for_dask, within, called_at, by_library)
 
 
 def _asked(row: ClientRow) -> Frame:
@@ -153,6 +162,10 @@ def client_line(report: EfficiencyReport, doing: ClientDoing | None, least: floa
         return ""
     place = place_of(doing.line)
     text = f"`{doing.line.function.rpartition('.')[2]}` in {place}" if doing.line.function else place
+    if doing.within and doing.within != doing.line.function:
+        text = f"{text}, in `{doing.within}`"
+    if doing.called_at:
+        text = f"{text}, called at {doing.called_at}"
     if doing.activity not in OWN_ACTIVITIES and waited_in_turn(report, doing.line):
         text = f"{report.sent_by[place].graphs} computations one after the other, {text}"
     return text

@@ -328,6 +328,11 @@ SEEN = [
         "3: me/a.py f > sklearn/tree/_classes.py BaseDecisionTree.predict > sklearn/utils/validation.py check_array",
         "5: me/a.py f > sklearn/tree/_classes.py BaseDecisionTree.predict",
     ),
+    _seen(
+        "models-by-row",
+        "busy",
+        "5: pandas/core/apply.py FrameApply.apply_standard > me/a.py f > sklearn/ensemble/_forest.py ForestRegressor.predict",
+    ),
     _seen("python-steps", "computing", "7: me/a.py f > scipy/integrate/_quadpack_py.py quad > me/a.py g"),
     _seen("distributions", "busy", "7: me/a.py f > scipy/stats/_distn_infrastructure.py rv_continuous.cdf"),
     _seen("regions", "busy", "7: me/a.py f > skimage/measure/_regionprops.py RegionProperties.area"),

@@ -171,6 +171,9 @@ FIT = stack_of("me/fit.py fit", "numpy/linalg/_linalg.py svd")
 PARSE = stack_of("me/price.py price", "pandas/io/parsers/readers.py read_csv")
 
 
+SKEW = Skew(count=12, median_seconds=2.0, p95_seconds=3.0, max_seconds=3.0, longest_key="fit-1")
+
+
 def at_work(
     stack: Stack, *, cpu: float = 28.0, waits: Mapping[str, float] | None = None, **fields: Any
 ) -> EfficiencyReport:
@@ -186,7 +189,7 @@ def at_work(
         "by_prefix": {"fit": seconds(**whole)},
         "causes_by_worker": {"w0": at | causes(**{"idle/parallelism": idle})},
         "causes_by_prefix": {"fit": at},
-        "skew": {"fit": Skew(count=12, median_seconds=2.0, p95_seconds=3.0, max_seconds=3.0, longest_key="fit-1")},
+        "skew": {"fit": SKEW},
         "profile": tuple(rows),
         "gil_holders": (),
     }
@@ -201,6 +204,31 @@ def test_a_function_that_keeps_the_threads_busy_is_named_and_explains_their_wait
     )
     assert (first.kind, first.saves_seconds) == ("busy", None)
     assert {one.kind for one in others} <= {"idle/parallelism"}
+
+
+def test_a_function_that_computes_as_much_for_each_of_several_lines_is_likely_to_compute_the_same() -> None:
+    def of(*counts: int, lines: Mapping[str, str]) -> EfficiencyReport:
+        rows = tuple(ProfileRow("thread-cpu", NATIVE, prefix, FIT, n) for prefix, n in zip("ab", counts, strict=True))
+        cpu = {prefix: 32.0 * n / sum(counts) for prefix, n in zip("ab", counts, strict=True)}
+        tasks = {prefix: replace(SKEW, count=n) for prefix, n in zip("ab", counts, strict=True)}
+        by_prefix = {prefix: seconds(thread_cpu=each) for prefix, each in cpu.items()}
+        return at_work(
+            FIT,
+            cpu=32.0,
+            waits={},
+            profile=rows,
+            by_prefix=by_prefix,
+            skew=tasks,
+            computed_by=lines,
+            causes_by_prefix={},
+        )
+
+    two = {"a": "`x.max().compute()` in etl.py:7", "b": "`x.sum().compute()` in etl.py:8"}
+    first = find(of(10, 12, lines=two))[0]
+    assert first.title == "The same functions compute for several computations, as much for each"
+    assert (first.kind, first.evidence["wall_clock_seconds"]) == ("busy", pytest.approx(0.4 * 8.0))
+    for other in (of(10, 30, lines=two), of(10, 12, lines={"a": two["a"], "b": two["a"]}), of(10, 12, lines={})):
+        assert "Mostly computing" in {one.title for one in find(other)}
 
 
 def test_where_threads_outnumber_cores_the_advice_says_so() -> None:

@@ -206,6 +206,8 @@ def test_of_a_helpers_line_the_tasks_own_line_that_called_it_is_named_too() -> N
     (found,) = find_culprits(report)
     assert (found.line, found.called_at, found.seconds) == ("helper.py:3", "etl.py:20", 10.0)
     (sleeping,) = (one for one in find(report) if one.kind == "thread-noncpu/sleep")
+    parsed = tuple(replace(row, stack=(task, part, wait)) for row in report.profile)
+    assert find_culprits(replace(report, profile=parsed))[0].within == "parse"
     assert sleeping.where == "`pause`, helper.py:3 (tasks of load), called at etl.py:20"
     assert own_line([((task, part, helper), 3)]) == "`pause`, helper.py:3, called at etl.py:20"
 

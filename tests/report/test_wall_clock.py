@@ -135,7 +135,10 @@ def test_a_line_that_has_little_of_the_time_is_not_named() -> None:
 def test_of_a_function_that_dask_calls_the_line_that_called_dask_is_named_and_of_own_code_the_innermost() -> None:
     inside = Frame("simulate", "/home/me/model.py", 59)
     dask_calls = Frame("emulate", "/opt/lib/python3.12/site-packages/dask/dataframe/core.py", 9)
-    for activity, line in (("build", "`emulate` in load.py:12"), ("compute", "`simulate` in model.py:59")):
+    for activity, line in (
+        ("build", "`emulate` in load.py:12"),
+        ("compute", "`simulate` in model.py:59, called at load.py:12"),
+    ):
         report = report_of(client=(client_row(activity, LOAD, dask_calls, inside, seconds=9),))
         assert client_line(report, client_doing(report)) == line
 
