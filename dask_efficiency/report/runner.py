@@ -12,10 +12,6 @@ that may lack the package.
 from __future__ import annotations
 
 import asyncio
-import builtins
-import importlib.machinery
-import importlib.util
-import io
 import itertools
 import json
 import os
@@ -26,12 +22,14 @@ from collections.abc import Callable, Coroutine, Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from functools import partial
-from types import CodeType, ModuleType, TracebackType
+from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from dask_efficiency.accounts.cluster.failures import error_text
 from dask_efficiency.files import processes
+from dask_efficiency.report import program
 from dask_efficiency.report.after_import import AfterImport
+from dask_efficiency.report.program import prepared
 from dask_efficiency.report.termination import PATIENCE, after, before_termination, handled_error
 
 if TYPE_CHECKING:
@@ -114,7 +112,7 @@ def main() -> None:
             sys.meta_path.insert(0, AfterImport("distributed", runner.watch))
         if run.progress:
             runner.tell_progress()
-        code, namespace = _prepared(run)
+        code, namespace = prepared(run.script, is_module=run.is_module)
         exec(code, namespace)
     except SystemExit as end:
         runner.finish(failed=end.code not in (None, 0))
@@ -132,47 +130,11 @@ def main() -> None:
     runner.finish(failed=False)
 
 
-def _prepared(run: ScriptRun) -> tuple[CodeType, dict[str, Any]]:
-    """Compiled program, and the namespace of a ``__main__`` like that of ``python``."""
-    module = ModuleType("__main__")
-    if run.is_module:
-        spec = _spec_of(run.script)
-        assert spec.loader is not None
-        code = spec.loader.get_code(spec.name)  # type: ignore[attr-defined]
-        if code is None:
-            raise ImportError(f"No code object available for {spec.name}", name=spec.name)
-        module.__spec__, module.__package__, module.__loader__ = spec, spec.parent, spec.loader
-        module.__file__ = spec.origin
-        sys.argv.insert(0, spec.origin or spec.name)
-    else:
-        sys.argv.insert(0, run.script)
-        path = os.path.abspath(run.script)
-        module.__file__ = path
-        module.__loader__ = importlib.machinery.SourceFileLoader("__main__", path)
-        with io.open_code(path) as file:
-            code = compile(file.read(), path, "exec", dont_inherit=True)
-    vars(module).update(__builtins__=builtins, __cached__=None)
-    if "__annotations__" in vars(sys.modules["__main__"]):  # set by CPython before 3.14
-        module.__annotations__ = {}
-    sys.modules["__main__"] = module
-    return code, module.__dict__
-
-
-def _spec_of(name: str) -> importlib.machinery.ModuleSpec:
-    spec = importlib.util.find_spec(name)
-    if spec is not None and spec.submodule_search_locations is not None:
-        name = f"{name}.__main__"
-        spec = importlib.util.find_spec(name)
-    if spec is None or not hasattr(spec.loader, "get_code"):
-        raise ImportError(f"No module named {name}", name=name)
-    return spec
-
-
 def _hiding_ours(hook: Callable[..., Any]) -> Callable[..., None]:
     """Exception hook that starts the traceback in the script."""
 
     def shown(kind: type[BaseException], error: BaseException, traceback: TracebackType | None) -> None:
-        own = (__file__, processes.__file__)
+        own = (__file__, processes.__file__, program.__file__)
         while traceback is not None and traceback.tb_frame.f_code.co_filename in own:
             traceback = traceback.tb_next
         hook(kind, error.with_traceback(traceback), traceback)
