@@ -41,7 +41,8 @@ class MeasuredTests(Runner):
 
     def end(self, ended_by: str = "") -> tuple[list[EfficiencyReport], list[str]]:
         """Close the reports; returns those of clusters with work, and notes on what was not measured."""
-        for client, _ in list(self._open.values()):
+        self._clients = [client for client, _ in self._open.values()]  # no other one opens a report in their place
+        for client in list(self._clients):
             self._ask(client, opening=False)
         reports = [replace(report, ended_by=ended_by) for report, _ in self._ended if report.cluster_seconds]
         notes, self._notes = self._notes, []

@@ -35,6 +35,7 @@ from dask_efficiency.report.termination import PATIENCE, after, before_terminati
 if TYPE_CHECKING:
     from distributed import Client
 
+    from dask_efficiency.plugin.patches import Replacements
     from dask_efficiency.report.efficiency_report import efficiency_report
     from dask_efficiency.report.model import EfficiencyReport
     from dask_efficiency.runs.trace.run_trace import RunTrace
@@ -156,6 +157,8 @@ class Runner:
         self._clients: list[Client] = []
         #: Client and open report by the scheduler's address.
         self._open: dict[str, tuple[Client, efficiency_report]] = {}
+        #: What closes an open report before its cluster, also by address.
+        self._of_clusters: dict[str, Replacements] = {}
         #: Error that the script was handling when its last report was closed, as at the end of a block that failed.
         self._closed_for: object = None
         self._ended: list[tuple[EfficiencyReport, RunTrace | None]] = []
@@ -252,7 +255,8 @@ class Runner:
             self._notes.append(f"{address} was not metered: {error}")
             return
         if client.cluster is not None:
-            Replacements().put(CLUSTER_CLOSES, client.cluster, self._closing(client))
+            self._of_clusters[address] = Replacements()
+            self._of_clusters[address].put(CLUSTER_CLOSES, client.cluster, self._closing(client))
 
     async def _leaving(self, client: Client) -> None:
         if client not in self._clients or os.getpid() != self._pid:
@@ -272,6 +276,8 @@ class Runner:
         from dask_efficiency.report.efficiency_report import LEASED
 
         del self._open[address]
+        if address in self._of_clusters:  # a cluster may outlive a thousand reports
+            self._of_clusters.pop(address).put_back()
         self._closed_for = handled_error()
         try:
             await report.__aexit__(None, None, None)

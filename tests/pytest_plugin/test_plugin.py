@@ -74,9 +74,9 @@ def test_unmarked(client):
 MEASURED = ["test_good[1]", "test_good[2]", "test_sleeps", "test_of_its_own", "test_async", "test_fails", "test_block"]
 
 
-def ran(folder: Path, *options: str) -> str:
-    """Output of pytest on the tests above, with the plugin as its entry point would have it."""
-    (folder / "test_them.py").write_text(TESTS)
+def ran(folder: Path, *options: str, tests: str = TESTS) -> str:
+    """Output of pytest on tests, with the plugin as its entry point would have it."""
+    (folder / "test_them.py").write_text(tests)
     plugin = ["-p", "no:dask-efficiency", "-p", "dask_efficiency.pytest_plugin.plugin", "-p", "no:cacheprovider"]
     command = [
         sys.executable,
@@ -116,6 +116,34 @@ def test_each_marked_test_has_its_report_and_keeps_its_limits(tmp_path: Path, pr
     assert "test_them.py::test_without_a_cluster: not measured, no client gave work to a cluster" in summary
     assert "\ntest_them.py::test_good[1]\n    " in summary
     assert "test_unmarked" not in summary
+
+
+@pytest.mark.cluster
+def test_a_cluster_of_many_tests_with_two_clients_keeps_nothing_of_their_reports(tmp_path: Path) -> None:
+    tests = """
+import pytest
+from distributed import Client, LocalCluster
+
+@pytest.fixture(scope="module")
+def clients():
+    with LocalCluster(n_workers=1, processes=False, dashboard_address=":0") as cluster:
+        with Client(cluster) as one, Client(cluster) as other:
+            yield one, other
+
+@pytest.mark.efficiency
+@pytest.mark.parametrize("n", [1, 2, 3])
+def test_both(clients, n):
+    for client in clients:
+        client.submit(sum, [n], pure=False).result()
+
+def test_nothing_is_left(clients):
+    cluster = clients[0].cluster
+    plugins = [name for name in cluster.scheduler.plugins if "efficiency" in name]
+    assert ("_close" in vars(cluster), plugins) == (False, [])
+"""
+    output = ran(tmp_path, "--dask-efficiency", "runs", tests=tests)
+    assert "4 passed" in output, output
+    assert len(list((tmp_path / "runs").iterdir())) == 3
 
 
 @pytest.mark.cluster
