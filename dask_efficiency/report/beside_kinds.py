@@ -93,7 +93,7 @@ busy: Mostly computing
     many-threads: Do once what its tasks repeat. More threads than cores, {threads} for {cores}, are no faster.
     Do once what its tasks repeat, and no more than is needed: else, only more cores help.
 busy-again: The same functions compute for several computations, as much for each
-    persist() what these have in common, or ask for all by one dask.compute(): else each computes it again.
+    Call persist() on what these have in common, or ask for all by one dask.compute(): each computes it again.
 loading: Loading data
     Load only what is used, and once what tasks share: in each worker, or in one task that they depend on.
 shuffling: Shuffling rows between workers

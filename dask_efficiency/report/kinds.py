@@ -311,7 +311,7 @@ idle/round-trips: Threads idle from a result to the next task
     low-saturation: Use longer tasks, or raise distributed.scheduler.worker-saturation: trace=True says whether it helps.
     Use fewer and longer tasks, by bigger partitions or by fusing them.
 idle/imbalance: Threads idle while tasks queue at other workers
-    See what ties tasks to the workers at which they queue, or split uneven partitions.
+    See what ties tasks to workers where they queue: split uneven partitions, or replicate() a large input.
 idle/restricted: Threads idle that may not run the waiting tasks
     Let more workers run these tasks: workers=, resources= and annotations restrict them.
 idle/graph: Threads idle while the scheduler takes in a graph

@@ -325,6 +325,16 @@ tokenize: Hashing large objects
     stack: dask/hashing.py *
     unless: dask/_expr.py *
     Load large objects in tasks, or name them: name= of from_array, dask_key_name= or pure=False.
+moving-windows: Tasks are too small for Dask: they build moving windows
+    kinds: small-tasks
+    tasks: *overlap*
+    share: 0.1
+    For moving sums, use differences of cumsum(), or bottleneck: these windows are built of pieces of chunks.
+rechunked: Tasks are too small for Dask: rechunk cuts and joins chunks
+    kinds: small-tasks
+    tasks: rechunk-* *-rechunk-*
+    share: 0.3
+    Read in the chunks that are needed, or keep whole dimensions in each: every piece of a chunk is a task.
 repartition: Small tasks of repartition
     kinds: small-tasks
     tasks: repartition*

@@ -91,6 +91,13 @@ def test_tasks_by_prefix_are_enough_for_some() -> None:
     assert recipe_for("small-tasks", prefixes={"read_parquet-fused": 3, "sum": 2}).name == "parquet-files"
     assert recipe_for("small-tasks", prefixes={"read_parquet-getitem": 60, "chunk": 120}).name == "parquet-files"
     assert recipe_for("small-tasks", prefixes={"read_parquet": 60, "chunk": 300}) is None
+    windows = {"getitem-overlap-sum": 480, "rechunk-split": 960, "sum": 2_000}
+    assert recipe_for("small-tasks", prefixes=windows).name == "moving-windows"
+    assert recipe_for("small-tasks", prefixes={**windows, "getitem-overlap-sum": 10}).name == "rechunked"
+    assert recipe_for("small-tasks", prefixes={"getitem-overlap-sum": 10, "sum": 2_000}) is None
+    assert (
+        recipe_for("small-tasks", prefixes={"rechunk-split": 960, "rechunk-merge": 480, "sum": 900}).name == "rechunked"
+    )
     assert recipe_for("small-tasks") is None
 
 
