@@ -10,6 +10,7 @@ from dask_efficiency.accounts.buckets import HELD, UNKNOWN, Bucket
 from dask_efficiency.accounts.metered import SECONDS
 from dask_efficiency.plugin.names import ALL_WORKERS
 from dask_efficiency.report.blocks import FOR_SCHEDULER
+from dask_efficiency.report.computing import own_line
 from dask_efficiency.report.conditions import Conditions
 from dask_efficiency.report.culprits import senders
 from dask_efficiency.report.kinds import SPILLS
@@ -161,8 +162,12 @@ def _long_task(report: EfficiencyReport, facts: Conditions) -> str:
 
 
 def _sent(report: EfficiencyReport, prefix: str) -> str:
-    """Tasks of a prefix, and the line that sent them."""
-    return f"tasks of {name_of(prefix)}{_computed_by(report, prefix)}" if prefix else ""
+    """Tasks of a prefix, the user's line that they are at, unless they are called like its function, and the sender."""
+    if not prefix:
+        return ""
+    own = own_line((row.stack, row.ns) for row in report.profile if row.prefix == prefix and row.stack)
+    at_work = f", mostly in {own}" if own and not own.startswith(f"`{name_of(prefix)}`") else ""
+    return f"tasks of {name_of(prefix)}{at_work}{_computed_by(report, prefix)}"
 
 
 def _most_of_time(report: EfficiencyReport, cause: str) -> str:

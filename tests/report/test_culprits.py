@@ -212,6 +212,21 @@ def test_of_a_helpers_line_the_tasks_own_line_that_called_it_is_named_too() -> N
     assert own_line([((task, part, helper), 3)]) == "`pause`, helper.py:3, called at etl.py:20"
 
 
+def test_tasks_that_all_waited_for_have_the_users_line_that_they_were_at() -> None:
+    stack = (Frame("reify", f"{PANDAS}/../dask/bag/core.py", 3), Frame("topics", ETL, 20))
+    report = report_of(
+        seconds(thread_cpu=5, idle=5),
+        by_prefix={"bag-items": seconds(thread_cpu=5)},
+        causes_by_worker={"w0": causes(**{"idle/parallelism": 5.0})},
+        waited_for={"bag-items": 5 * SECOND},
+        nthreads={"w0": 2},
+        profile=(ProfileRow("thread-cpu", "", "bag-items", stack, 5),),
+        computed_by={"bag-items": "etl.py:42"},
+    )
+    (idle,) = (one for one in find(report) if one.kind == "idle/parallelism")
+    assert idle.where == "tasks of bag-items, mostly in `topics`, etl.py:20, computed by etl.py:42"
+
+
 def test_many_lines_are_bounded_and_the_most_costly_kept() -> None:
     rows = (ProfileRow("thread-noncpu", "gil", "clean", (Frame("f", ETL, line),), line) for line in range(1, 100))
     found = profiled(profile=tuple(rows)).culprits
