@@ -28,9 +28,9 @@ MANAGED, UNSPILLED = "managed", "unspilled"
 OVERCOUNTED, ACTORS = "overcounted", "actors"
 #: Follows the label of results that were there when the process had most memory.
 AT_PEAK = " at peak"
-#: The worker's limit, its thresholds; the most memory of its control group; and the slope of the process's memory
-#: beyond results, without what tasks take for a while.
-LIMIT, CONTAINER, GROWTH = "limit", "container", "growth"
+#: The worker's limit, its thresholds; the memory of its host or container, and the most of its control group; and the
+#: slope of the process's memory beyond results, without what tasks take for a while.
+LIMIT, HOST, CONTAINER, GROWTH = "limit", "host", "container", "growth"
 THRESHOLDS = ("target", "spill", "pause")
 
 #: Label of the bytes that tasks of a prefix read. And first words of labels that end in a file's name, or ``(other)``:

@@ -14,6 +14,7 @@ from dask_efficiency.accounts.metered import (
     BYTES_AN_HOUR,
     CONTAINER,
     GROWTH,
+    HOST,
     IN_MEMORY,
     LIMIT,
     MANAGED,
@@ -47,6 +48,8 @@ class MemoryOfWorker:
     process: float = 0.0
     #: Bytes by which the memory beyond results grew in an hour, without what tasks take for a while; None if unknown.
     growth: float | None = None
+    #: Memory of its host, or the limit of its control group; 0 if unknown.
+    host: int = 0
     #: The most of its control group, if that rose in the window; 0 if unknown.
     container: int = 0
     #: The most in results at a time, wherever they are; and of the process with all of them in memory. 0 if unknown.
@@ -90,6 +93,7 @@ def memory_by_worker(rows: Iterable[MeteredRow]) -> dict[str, MemoryOfWorker]:
             spilled=known.get((ON_DISK, BYTE_SECONDS), 0.0),
             process=known.get((PROCESS, BYTE_SECONDS), 0.0),
             growth=known.get((GROWTH, BYTES_AN_HOUR)),
+            host=round(known.get((HOST, BYTES), 0)),
             container=round(known.get((CONTAINER, BYTES), 0)),
             managed_peak=round(known.get((MANAGED, BYTES), 0)),
             unspilled_peak=round(known.get((UNSPILLED, BYTES), 0)),

@@ -46,8 +46,8 @@ REDUCED = 2
 #: Share of the byte-seconds that waiting for a reduction must explain: the graph has it on any cluster, however long
 #: results wait for threads as well. By judgement.
 EXPLAINS = 0.3
-#: Share of the memory limit by which a process grows in a window, or that is on disk, from which it is worth a finding;
-#: and the share of that growth that tasks of one prefix left. By judgement.
+#: Share of the memory limit, or else of its peak, by which a process grows in a window, or that is on disk, from which
+#: it is worth a finding; and the share of that growth that tasks of one prefix left. By judgement.
 GROWS, LEFT_BY_TASKS = 0.05, 0.5
 #: Share of the memory limit that is enough, at most, for memory to be spare; and seconds of work from which a block
 #: stands for others. By judgement.
@@ -288,7 +288,7 @@ def _leak(report: EfficiencyReport) -> tuple[float, str, str]:
     for prefix, nbytes in (item for one in report.memory.values() for item in one.actors.items()):
         left["actors", prefix] = left.get(("actors", prefix), 0.0) + nbytes
     most = max(left, key=left.__getitem__, default=("", ""))
-    if not worker or grown[worker] <= GROWS * (report.memory[worker].limit or math.inf):
+    if not worker or grown[worker] <= GROWS * (report.memory[worker].limit or report.memory[worker].peak or math.inf):
         return 0.0, "", ""
     if left.get(most, 0.0) < LEFT_BY_TASKS * sum(grown.values()):
         return 0.0, "", ""  # it may be a library's first use, or the allocator's

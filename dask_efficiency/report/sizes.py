@@ -179,9 +179,9 @@ def joined(
 
 
 def _room(report: EfficiencyReport) -> float:
-    """Bytes of chunks that a thread may have in memory; infinite without limits."""
-    limits = [(one.limit, report.nthreads.get(name, 1)) for name, one in report.memory.items() if one.limit > 0]
-    return min((OF_MEMORY * limit / nthreads for limit, nthreads in limits), default=math.inf)
+    """Bytes of chunks that a thread may have in memory; infinite where nothing is known."""
+    limits = [(one.limit or one.host, report.nthreads.get(name, 1)) for name, one in report.memory.items()]
+    return min((OF_MEMORY * limit / nthreads for limit, nthreads in limits if limit), default=math.inf)
 
 
 def _round(times: float) -> int:
@@ -208,7 +208,7 @@ def _processes(report: EfficiencyReport) -> int:
 def _nthreads(report: EfficiencyReport) -> int:
     """Twice the threads, which is what a replay of the run has; 0 if workers differ, or memory would not do."""
     threads = {2 * nthreads for nthreads in report.nthreads.values()}
-    limit = min((one.limit for one in report.memory.values() if one.limit), default=0)
+    limit = min((limit for one in report.memory.values() if (limit := one.limit or one.host)), default=0)
     return threads.pop() if len(threads) == 1 and tasks_fit(report, max(threads), limit) else 0
 
 

@@ -287,6 +287,13 @@ def test_what_tasks_carry_stays_with_their_results_and_is_no_leak() -> None:
     assert needs_of(carrying(GIB // 200)).grown, "they left more than that"
 
 
+def test_without_a_limit_a_leak_is_measured_by_the_peak() -> None:
+    grown = MeteredRow("w1", MEMORY, "", "", GROWTH, BYTES_AN_HOUR, GIB)
+    for peak, told in ((8 * GIB, True), (30 * GIB, False), (0, False)):
+        report = leaking(GIB, GIB, metered=(grown, *rows("w1", {PROCESS: peak})))
+        assert ("leak" in {one.kind for one in find(report)}) is told
+
+
 def test_memory_that_grows_as_actors_keep_it_is_theirs() -> None:
     state = tuple(MeteredRow(worker, MEMORY, "", "Band", ACTORS, BYTES, 0.4 * GIB) for worker in ("w1", "w2"))
     plain = leaking(GIB, 0.2 * GIB)

@@ -5,7 +5,7 @@ import pytest
 
 from dask_efficiency import EfficiencyReport
 from dask_efficiency.accounts.lines import Frame
-from dask_efficiency.accounts.metered import BYTES, LIMIT, MEMORY, PROCESS
+from dask_efficiency.accounts.metered import BYTES, HOST, LIMIT, MEMORY, PROCESS
 from dask_efficiency.report.conditions import conditions_of
 from dask_efficiency.report.findings import find
 from dask_efficiency.report.kinds import advice
@@ -79,6 +79,12 @@ def test_memory_threads_and_the_longest_task_bound_them(fields: dict[str, Any], 
     assert (found.times, found.wanted) == (times, 30)
     if times < 30:
         assert found.by_memory is by_memory
+
+
+def test_without_a_memory_limit_partitions_are_within_that_of_the_host() -> None:
+    for host, times in ((1300 * MIB, 10), (0, 30)):
+        rows = [MeteredRow("w0", MEMORY, "", "", label, BYTES, float(n)) for label, n in ((HOST, host), (PROCESS, GIB))]
+        assert sizes_of(small(metered=rows)).times == times
 
 
 def test_larger_chunks_are_not_advised_where_memory_is_short_or_threads_would_have_none() -> None:

@@ -11,6 +11,7 @@ from time import monotonic_ns
 from typing import Any
 
 from distributed import Worker
+from distributed.system import MEMORY_LIMIT
 
 from dask_efficiency.accounts.intake import whole_number
 from dask_efficiency.accounts.memory import (
@@ -29,6 +30,7 @@ from dask_efficiency.accounts.metered import (
     BYTES_AN_HOUR,
     CONTAINER,
     GROWTH,
+    HOST,
     IN_MEMORY,
     LIMIT,
     MANAGED,
@@ -262,11 +264,15 @@ class MemoryMeter:
         return state_by_class(self._worker.state.actors)
 
     def _limits(self) -> dict[str, int]:
-        """Limit of the memory, and the thresholds at which Dask spills and pauses; 0 where there is none."""
+        """Memory limit, thresholds at which Dask spills and pauses, and the host's memory; 0 where there is none."""
         manager = self._worker.memory_manager
         limit = whole_number(manager.memory_limit)
         shares = {name: getattr(manager, f"memory_{name}_fraction", False) or 0 for name in THRESHOLDS}
-        return {LIMIT: limit, **{name: whole_number(limit * share) for name, share in shares.items()}}
+        return {
+            LIMIT: limit,
+            HOST: MEMORY_LIMIT,
+            **{name: whole_number(limit * share) for name, share in shares.items()},
+        }
 
 
 def _stop(threads: TaskThreads, joined: object, replacements: Replacements) -> None:
