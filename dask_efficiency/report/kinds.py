@@ -88,6 +88,7 @@ _CONDITIONS: Mapping[str, Callable[[Conditions], bool]] = {
     "ran-ahead-anyway": lambda facts: facts.memory.ran_ahead,
     "shared": lambda facts: facts.memory.too_little and facts.memory.overcounted > GROWS * facts.memory.limit,
     "second-use": lambda facts: facts.memory.second_use,
+    "task-takes-most": lambda facts: facts.memory.tasks_take_most and facts.memory.threads == 1,
     "tasks-take-most": lambda facts: facts.memory.tasks_take_most,
     "too-little": lambda facts: facts.memory.too_little,
     "spilling": lambda facts: facts.spilling >= SPILLS,
@@ -250,6 +251,7 @@ spill: Spilling to disk
     ran-ahead: Set distributed.scheduler.worker-saturation to 1.1, from {saturation}: {kept_bytes} of {kept} ran ahead.
     ran-ahead-anyway: Give workers {enough} each, or read in the tasks that use it: {kept_bytes} of {kept} ran ahead.
     second-use: Give workers {enough} each, or compute {waited} before: {kept} was kept {kept_for} for {needed_by}, which waited.
+    task-takes-most: Give workers {enough} each, or make partitions smaller: a task of {hungriest} takes {working}.
     tasks-take-most: Give workers {enough} each, or fewer threads: {at_a_time} tasks of {hungriest} at a time take {working} each.
     too-little: Give workers {enough} each, make partitions smaller, or persist less: they have {memory_limit}.
     read-again: Persist less, or use results at once: {spilled} spilled, {read_back} read back ({times} times).
@@ -286,6 +288,7 @@ recomputed: Results were lost and computed again
     See why workers left: results were lost with them.
 paused: Workers paused, short of memory
     as: spill
+    one-thread-each: Give workers more memory, or make partitions smaller: they were above worker.memory.pause.
     Give workers more memory or fewer threads: they were above worker.memory.pause.
 retiring: Workers were retiring
     Scale down less eagerly: a larger wait_count or interval in adapt().

@@ -37,6 +37,7 @@ AHEAD = replace(SHORT, kept=HeldFor("read", "ahead", "sum", "", 1.0, 1.0, 2**30)
 RAN_FREELY = {"memory": AHEAD, "saturation": math.inf}
 SECOND = replace(SHORT, kept=HeldFor("x", "blocked", "sub", "mean", 1.0, 1.0, 2**30), kept_seconds=5.1, reduced=True)
 HUNGRY = replace(SHORT, unmanaged=0.9, threads=2, hungriest="fit", working=2.0**30)
+HUNGRIER = replace(HUNGRY, threads=1, working=2.0**31)
 REPLAYED = {"saturation": 1.1, "saturation_needed": 3.0, "saturation_saves": 0.2}
 SHARED = {"short_of_cores": True, "gil_of_text": 0.2}
 STARVED = {"blocked": 0.9, "starved": 0.6}
@@ -65,6 +66,8 @@ CURES = [
     ("paused spill", "Give workers 5.3 GiB each, or read in the tasks", {"memory": AHEAD, "saturation": 1.1}),
     ("paused spill", "Give workers 5.3 GiB each, or compute mean before: x was kept 5.1 s for sub", {"memory": SECOND}),
     ("paused spill", "Give workers 5.3 GiB each, or fewer threads: 2 tasks of fit", {"memory": HUNGRY}),
+    ("paused spill", "Give workers 5.3 GiB each, or make partitions smaller: a task of fit", {"memory": HUNGRIER}),
+    ("paused", "Give workers more memory, or make partitions smaller: they were above", {"one_thread_each": True}),
     ("thread-noncpu thread-noncpu/lock thread-noncpu/unknown", "Mostly, tasks wait for GPUs", {"gpu_waiting": 0.6}),
     ("thread-noncpu/gil", "Use fewer and longer tasks with smaller results", {"gil_of_loops": 0.6}),
     ("thread-noncpu/gil", "Find which other threads run", {"one_thread_each": True}),
