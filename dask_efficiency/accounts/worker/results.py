@@ -76,7 +76,7 @@ class WorkerResults:
         row[0] += nbytes
         row[2] -= nbytes * at
         self.held = held = self.held + nbytes
-        if held + self.spilled > self._most_managed:
+        if self.spilled and held + self.spilled > self._most_managed:
             self._most_managed = held + self.spilled
         if self._early and key in self._early:
             del self._early[key]
@@ -140,6 +140,7 @@ class WorkerResults:
         self.spilled += nbytes
         self._most_held = max(self._most_held, self.held)
         self._most_spilled = max(self._most_spilled, self.spilled)
+        self._most_managed = max(self._most_managed, self.held + self.spilled)
         return size
 
     def spilling_freed(self, keys: Collection[Any], nbytes: int) -> None:
@@ -170,7 +171,7 @@ class WorkerResults:
 
     def take_most(self) -> tuple[int, int, int]:
         """The most bytes held, spilled, and of both together, at a time since the last call."""
-        most = self._most_held, self._most_spilled, self._most_managed
+        most = self._most_held, self._most_spilled, max(self._most_managed, self._most_held)
         self._most_held, self._most_spilled = self.held, self.spilled
         self._most_managed = self.held + self.spilled
         return most

@@ -244,21 +244,16 @@ class WorkerHooks:
 
     def _hold(self, key: Any, finish: str) -> None:
         """Count a result of another worker or of a client that is there, or any that is there no more."""
-        if finish == "memory":
-            if (ts := self._tasks.get(key)) is not None:
-                self._store(ts, monotonic_ns(), whole_number(ts.nbytes))
-        elif (results := self._results) is not None:
-            try:
+        results = self._results
+        if results is None:
+            return
+        try:
+            if finish != "memory":
                 results.release(monotonic_ns(), key)
-            except Exception as error:
-                self._count_no_results(error)
-
-    def _store(self, ts: Any, at: int, nbytes: int) -> None:
-        if (results := self._results) is not None:
-            try:
-                results.store(at, ts.key, ts.prefix, ts.span_id, nbytes)
-            except Exception as error:
-                self._count_no_results(error)
+            elif (ts := self._tasks.get(key)) is not None:
+                results.store(monotonic_ns(), key, ts.prefix, ts.span_id, whole_number(ts.nbytes))
+        except Exception as error:
+            self._count_no_results(error)
 
     def _count_no_results(self, error: Exception) -> None:
         self._results = None
@@ -355,7 +350,11 @@ class WorkerHooks:
                 if size is not None:
                     made = size if type(size) is int and 0 <= size < MAX_NANOSECONDS else whole_number(size)
                     if ts.state == "memory":  # else it was cancelled
-                        self._store(ts, at, made)
+                        if (results := self._results) is not None:
+                            try:
+                                results.store(at, key, ts.prefix, ts.span_id, made)
+                            except Exception as error:
+                                self._count_no_results(error)
                         if worked is not None:
                             self._pending.sizes.worked(prefix_of(ts.prefix), key, worked, made)
             elif finish == "rescheduled" and key in self._threads.stopped_by_shuffle:
