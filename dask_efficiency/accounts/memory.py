@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from itertools import accumulate
@@ -11,6 +11,7 @@ from typing import Any, NamedTuple, TypeVar
 from dask_efficiency.accounts.checks import RefusedPayload, listed, short, text, whole
 from dask_efficiency.accounts.intake import whole_number
 from dask_efficiency.accounts.rows import OTHER
+from dask_efficiency.accounts.wire.heartbeats import REPEATS
 
 _Name = TypeVar("_Name", bound=Hashable)
 
@@ -68,7 +69,7 @@ class Worked(NamedTuple):
 class MemoryLevels:
     """Memory of a worker at a heartbeat, in bytes; :data:`NOT_MEASURED` where the system does not tell."""
 
-    #: Memory of the process, and the most since the last heartbeat: of the kernel, where that can be asked.
+    #: Memory of the process, and the most since the last heartbeat that was read: of the kernel, where it tells.
     process: int
     peak: int
     #: Results in memory, and those on disk, by their sizes in memory: estimates by Dask's ``sizeof``.
@@ -78,6 +79,8 @@ class MemoryLevels:
     disk: int
     #: Results in memory and on disk of the prefixes with the largest, and of all others; they add up.
     prefixes: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+    #: Number of the heartbeat.
+    number: int = 0
 
     @property
     def unmanaged(self) -> int:
@@ -96,24 +99,36 @@ def largest(levels: Mapping[str, tuple[int, int]], at_most: int = MAX_LEVELS) ->
     return found
 
 
-def encode_levels(levels: MemoryLevels) -> list[Any]:
-    """Encode for a heartbeat: five numbers, then prefix, bytes in memory and bytes on disk in turn."""
+def encode_levels(levels: MemoryLevels, peaks: Iterable[int]) -> list[Any]:
+    """Encode for a heartbeat: the peaks up to the last heartbeats, as one may not be read, then the levels."""
     prefixes = (each for prefix, row in levels.prefixes.items() for each in (prefix, *map(whole_number, row)))
     return [
-        *(levels.process, levels.peak, whole_number(levels.held), whole_number(levels.spilled), levels.disk),
+        *(
+            levels.number,
+            [*peaks],
+            levels.process,
+            whole_number(levels.held),
+            whole_number(levels.spilled),
+            levels.disk,
+        ),
         *prefixes,
     ]
 
 
-def decode_levels(payload: object) -> MemoryLevels:
-    """Check and read what :func:`encode_levels` made; raises :class:`RefusedPayload`."""
-    given = listed("memory", payload, 5 + 3 * (MAX_LEVELS + 1))
-    if len(given) < 5 or (len(given) - 5) % 3:
-        raise RefusedPayload(f"memory is {short(payload)}; expected five numbers, then three values for each prefix")
-    process, peak, held, spilled, disk, *rows = given
+def decode_levels(payload: object, last: MemoryLevels | None = None) -> MemoryLevels:
+    """Check and read what :func:`encode_levels` made, after the last; raises :class:`RefusedPayload`."""
+    given = listed("memory", payload, 6 + 3 * (MAX_LEVELS + 1))
+    if len(given) < 6 or len(given) % 3:
+        raise RefusedPayload(f"memory is {short(payload)}; expected six values, then three for each prefix")
+    number, peaks, process, held, spilled, disk, *rows = given
+    number = whole("memory.number", number)
+    unread = max(number - (0 if last is None else last.number), 1)
     return MemoryLevels(
+        number=number,
         process=_level("process", process),
-        peak=_level("peak", peak),
+        peak=max(
+            [_level("peak", peak) for peak in listed("memory.peaks", peaks, REPEATS)][-unread:], default=NOT_MEASURED
+        ),
         held=whole("memory.held", held),
         spilled=whole("memory.spilled", spilled),
         disk=_level("disk", disk),

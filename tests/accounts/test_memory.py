@@ -34,12 +34,13 @@ _levels = st.builds(
     *(_bytes,) * 2,
     _bytes | st.just(NOT_MEASURED),
     st.dictionaries(st.text(max_size=20).filter(str.isascii), st.tuples(_bytes, _bytes), max_size=MAX_LEVELS + 1),
+    _bytes,
 )
 
 
 @given(_levels)
 def test_levels_survive_the_wire(levels) -> None:
-    sent = msgpack.unpackb(msgpack.packb(encode_levels(levels)), use_list=False)
+    sent = msgpack.unpackb(msgpack.packb(encode_levels(levels, [levels.peak])), use_list=False)
     assert decode_levels(sent) == levels
 
 
@@ -49,10 +50,33 @@ def test_any_levels_are_read_or_refused(sent) -> None:
         decode_levels(sent)
 
 
-@pytest.mark.parametrize("sent", [[1, 1, 1], [1, 1, 1, 1, 1, "x"], [-2, 1, 1, 1, 1], [1] * 500, [1, 1, -1, 1, 1]])
+@pytest.mark.parametrize(
+    "sent",
+    [
+        [1, [1], 1],
+        [1, [1], 1, 1, 1, 1, "x"],
+        [1, [1], -2, 1, 1, 1],
+        [1, [-2], 1, 1, 1, 1],
+        [1, [1] * 9, 1, 1, 1, 1],
+        [1, 1, 1, 1, 1, 1],
+        [1] * 501,
+        [1, [1], 1, -1, 1, 1],
+    ],
+)
 def test_levels_out_of_order_are_refused(sent) -> None:
     with pytest.raises(RefusedPayload, match="memory"):
         decode_levels(sent)
+
+
+def test_peaks_of_heartbeats_that_were_not_read_count_with_the_next_one() -> None:
+    def heard(number: int, last: MemoryLevels | None, *peaks: int) -> MemoryLevels:
+        return decode_levels(encode_levels(MemoryLevels(1, 0, 0, 0, 0, number=number), peaks), last)
+
+    first = heard(1, None, 9)
+    assert first.peak == 9
+    assert [heard(number, first, 9, 7, 8, 5).peak for number in (2, 3, 4, 5)] == [5, 8, 8, 9]
+    assert heard(1, heard(70, None, 5), 3).peak == 3, "it is measured anew"
+    assert heard(2, first).peak == NOT_MEASURED
 
 
 def test_unmanaged_memory_may_be_below_0() -> None:

@@ -192,7 +192,7 @@ class ClusterLedger(Presences):
             if (used := given.get(USED)) is not None:
                 presence.used = decode_used(used)
             if (levels := given.get(LEVELS)) is not None:
-                presence.memory = decode_levels(levels)
+                presence.memory = decode_levels(levels, presence.memory)
         except RefusedPayload as refusal:
             self.refused += 1
             presence.refusals += 1

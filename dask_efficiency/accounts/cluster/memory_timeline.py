@@ -199,13 +199,14 @@ class MemoryRecorder:
         self._start, self._width = at, FIRST_WIDTH_NS
         self._cluster = _Line(parts=True)
         self._workers: dict[str, _Line] = {}
-        self._seen: Mapping[Presence, MemoryLevels] = {}
+        self._seen: Mapping[Presence, MemoryLevels] | None = None
 
     def follow(self, reading: ClusterMemory, *, at: int) -> None:
         """Note what the workers said, if it is new."""
-        here, seen = reading.levels, self._seen
-        if here == seen or at < self._start:
+        here, seen = reading.levels, self._seen or {}
+        if here == self._seen or at < self._start:
             return
+        most_of = numbers_of if self._seen is None else _most  # peaks from before the start are none of its
         self._widen(at)
         bin_, self._seen = (at - self._start) // self._width, here
         for presence in seen.keys() - here.keys():
@@ -215,7 +216,7 @@ class MemoryRecorder:
         for presence, levels in here.items():
             if seen.get(presence) is not levels and (line := self._line_of(presence.name, names)) is not None:
                 line.limit = presence.loss.memory_limit or 0
-                line.add(bin_, _most(levels), numbers_of(levels))
+                line.add(bin_, most_of(levels), numbers_of(levels))
         self._cluster.add(bin_, reading.numbers, reading.numbers, (reading.prefixes, reading.limit))
 
     def _widen(self, at: int) -> None:

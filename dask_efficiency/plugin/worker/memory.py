@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from functools import partial
@@ -43,6 +44,7 @@ from dask_efficiency.accounts.metered import (
     Metered,
 )
 from dask_efficiency.accounts.rows import growth
+from dask_efficiency.accounts.wire.heartbeats import REPEATS
 from dask_efficiency.accounts.worker.results import WorkerResults
 from dask_efficiency.plugin.guard import Guard
 from dask_efficiency.plugin.patches import MEMORY_LOOK, Replacements
@@ -83,8 +85,11 @@ class MemoryMeter:
         self.guard = Guard("its memory", what, partial(_stop, threads, self._joined, self._replacements))
         self._worker, self._threads = worker, threads
         self._windows: dict[str, _Window] = {}
-        #: Highest peak since the last heartbeat, byte-nanoseconds of the process so far, and the last reading.
+        #: Highest peak since the last heartbeat, those up to the last ones, and their number; byte-nanoseconds of the
+        #: process so far, and the last reading.
         self._peak = NOT_MEASURED
+        self._peaks: deque[int] = deque(maxlen=REPEATS)
+        self._heartbeats = 0
         self._area = 0
         self._last: MemoryReading | None = None
         #: Bytes of the process as this turn of the event loop wrote to disk, -1 if it did not, and what it wrote.
@@ -211,22 +216,29 @@ class MemoryMeter:
         """Memory of a heartbeat."""
         self.sample()
         with PROCESS_MEMORY.lock:  # under which it is heard of readings
-            last, peak, results = self._last, self._peak, self.results
+            last, results = self._last, self.results
+            self._peaks.append(self._peak)
             self._peak = NOT_MEASURED
+        self._heartbeats += 1
         return encode_levels(
             MemoryLevels(
+                number=self._heartbeats,
                 process=NOT_MEASURED if last is None else last.resident,
-                peak=peak,
+                peak=self._peaks[-1],
                 held=results.held,
                 spilled=results.spilled,
                 disk=self._on_disk()[1],
                 prefixes=largest(results.by_prefix()),
-            )
+            ),
+            self._peaks,
         )
 
     def open_window(self, window: str, at: int) -> None:
-        """Begin a window."""
+        """Begin a window, to whose time the next heartbeat's peak belongs."""
         self.sample()
+        with PROCESS_MEMORY.lock:
+            self._peaks.clear()
+            self._peak = NOT_MEASURED
         self.results.open_window(window, at=at)
         begin_window(self._windows, window, _Window(at, self._area, self._actors()))
         self.sample()

@@ -68,8 +68,9 @@ def test_a_bin_has_what_there_was_when_most_was_taken_and_it_stays_until_news_co
 
 def test_a_peak_between_two_heartbeats_is_that_of_its_worker_and_then_over():
     a = worker("a")
-    found = recorded((0.1, {a: levels(10, peak=90)}), (4.1, {a: levels(11, peak=11)}), until=6)
-    assert found.workers["a"].process == (90, 10, 10, 10, 11, 11)
+    steps = ((0.1, {a: levels(9, peak=95)}), (1.1, {a: levels(10, peak=90)}), (4.1, {a: levels(11, peak=11)}))
+    assert recorded(*steps, until=6).workers["a"].process == (9, 90, 10, 10, 11, 11), "without that of before"
+    assert recorded((0.0, {}), *steps, until=6).workers["a"].process == (95, 90, 10, 10, 11, 11), "it joined later"
 
 
 def test_a_worker_that_left_takes_nothing_and_one_of_its_name_goes_on():

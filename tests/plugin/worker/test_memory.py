@@ -106,6 +106,23 @@ def test_results_that_count_more_than_the_process_has_are_noted() -> None:
     assert window.overcounted == 150
 
 
+def test_a_heartbeat_has_the_peaks_of_the_last_ones_and_none_from_before_a_window(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(module, "PROCESS_MEMORY", SimpleNamespace(read=lambda: 0, lock=threading.Lock()))
+    meter = meter_of({})
+    meter._worker.state.actors = {}  # type: ignore[misc]
+    sent = []
+    for peak in (5, 9, 7):
+        meter._heard(MemoryReading(1, 3, peak, 0))
+        sent.append(meter.levels()[:2])
+    assert sent == [[1, [5]], [2, [5, 9]], [3, [5, 9, 7]]]
+    meter._heard(MemoryReading(1, 3, 8, 0))
+    meter.open_window("w", 1)
+    meter._heard(MemoryReading(1, 3, 4, 0))
+    assert meter.levels()[:2] == [4, [4]]
+
+
 @pytest.mark.parametrize("its_thread", [True, False])
 def test_where_it_is_not_known_what_spilling_freed_all_of_it_counts(its_thread: bool) -> None:
     assert spilled([], in_loop=False, its_thread=its_thread) == 490
