@@ -15,7 +15,7 @@ in the order of their instants, and nothing is done for a result that merely sta
 took most of the time that a result costs.
 
 **Rows** are by span and prefix. Of results that were sent here Dask does not tell the span: it is empty. Rows are
-bounded: those that hold nothing go when a window opens and no other is open, and of too many the rest share one.
+bounded: those that hold nothing go with each heartbeat while no window is open, and of too many the rest share one.
 """
 
 from __future__ import annotations
@@ -183,8 +183,7 @@ class WorkerResults:
     def open_window(self, window: str, *, at: int) -> None:
         """Begin a window, or begin it anew; of too many, the oldest goes."""
         self._windows.pop(window, None)
-        if not self._windows:
-            self._rows = {name: row for name, row in self._rows.items() if row[0] or row[1]}
+        self.drop_empty_rows()
         while len(self._windows) >= MAX_WINDOWS:
             del self._windows[next(iter(self._windows))]
         self._windows[window] = self.integrals(at)
@@ -200,6 +199,11 @@ class WorkerResults:
             if held > before[0] or spilled > before[1]:
                 found[name] = held - before[0], spilled - before[1]
         return found
+
+    def drop_empty_rows(self) -> None:
+        """Drop rows that hold nothing, unless a window needs their integrals."""
+        if not self._windows:
+            self._rows = {name: row for name, row in self._rows.items() if row[0] or row[1]}
 
     def _new_row(self, span: str, prefix: str) -> _Row:
         """Row of a span and prefix; the one that all others share once there are too many."""

@@ -215,6 +215,7 @@ class MemoryMeter:
     def levels(self) -> list[Any]:
         """Memory of a heartbeat."""
         self.sample()
+        self.results.drop_empty_rows()
         with PROCESS_MEMORY.lock:  # under which it is heard of readings
             last, results = self._last, self.results
             self._peaks.append(self._peak)

@@ -169,6 +169,16 @@ def test_rows_are_bounded_and_those_that_hold_nothing_go_when_a_window_opens(mon
     assert results.integrals(200) == {("", "load"): (2_000, 0)}
 
 
+def test_without_a_window_prefixes_keep_their_names_however_many_there_were(monkeypatch) -> None:
+    monkeypatch.setattr(module, "MAX_ROWS", 4)
+    results = WorkerResults()
+    for i in range(20):
+        follow(results, Stored(i, f"x{i}", f"p{i}", "", 1), Released(i, f"x{i}"))
+        results.drop_empty_rows()
+    follow(results, Stored(30, "kept", "load", "", 10))
+    assert results.by_prefix() == {"load": (10, 0)}
+
+
 class ByInstant:
     """The same, slowly: adds up every nanosecond what is there."""
 

@@ -112,11 +112,14 @@ def test_a_heartbeat_has_the_peaks_of_the_last_ones_and_none_from_before_a_windo
     monkeypatch.setattr(module, "PROCESS_MEMORY", SimpleNamespace(read=lambda: 0, lock=threading.Lock()))
     meter = meter_of({})
     meter._worker.state.actors = {}  # type: ignore[misc]
+    meter.results.store(0, "x", "load", "", 1)
+    meter.results.release(1, "x")
     sent = []
     for peak in (5, 9, 7):
         meter._heard(MemoryReading(1, 3, peak, 0))
         sent.append(meter.levels()[:2])
     assert sent == [[1, [5]], [2, [5, 9]], [3, [5, 9, 7]]]
+    assert meter.results.integrals(2) == {}, "rows that hold nothing are gone"
     meter._heard(MemoryReading(1, 3, 8, 0))
     meter.open_window("w", 1)
     meter._heard(MemoryReading(1, 3, 4, 0))
