@@ -191,8 +191,9 @@ class ClusterLedger(Presences):
             given: Mapping[str, object] = payload if isinstance(payload, Mapping) else {}
             if (used := given.get(USED)) is not None:
                 presence.used = decode_used(used)
-            if (levels := given.get(LEVELS)) is not None:
-                presence.memory = decode_levels(levels, presence.memory)
+            if LEVELS in given:  # of a heartbeat; nothing once memory is not measured any more
+                levels = given[LEVELS]
+                presence.memory = None if levels is None else decode_levels(levels, presence.memory)
         except RefusedPayload as refusal:
             self.refused += 1
             presence.refusals += 1

@@ -300,9 +300,7 @@ class WorkerMeter:
         sensors = self._sensors.latest()
         if sensors:
             payload[names.SENSORS] = sensors
-        levels = self._memory.guard(self._memory.levels)
-        if levels is not None:
-            payload[LEVELS] = levels
+        payload[LEVELS] = self._memory.guard(self._memory.levels)
         if (used := self._used(at)) is not None:
             payload[USED] = used
         if self.oom_counter is not None:

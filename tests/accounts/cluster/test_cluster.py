@@ -22,6 +22,7 @@ from dask_efficiency.accounts.cluster.cluster import (
     ClusterLedger,
 )
 from dask_efficiency.accounts.cluster.presence import SLACK_NS, Presence
+from dask_efficiency.accounts.memory import LEVELS, MemoryLevels, encode_levels
 from dask_efficiency.accounts.rows import OTHER
 from dask_efficiency.accounts.wire.heartbeats import HeartbeatWriter, encode
 from dask_efficiency.accounts.wire.snapshots import Snapshot, SnapshotCauses, encode_not_measured
@@ -795,6 +796,14 @@ def test_a_meter_that_is_off_is_unmeasured_from_its_last_snapshot_until_its_remo
     cluster.receive("tcp://a", encode_not_measured("broken"), at=25)
     assert (first.off, second.off) == (False, True)
     assert cluster.reasons == {"bob": "broken"}
+
+
+def test_memory_that_is_not_measured_any_more_is_unknown_and_answers_leave_it():
+    cluster, presence = cluster_with_worker()
+    levels = encode_levels(MemoryLevels(7, 7, 0, 0, 0, number=1), [7])
+    for seq, (said, known) in enumerate([({LEVELS: levels}, True), ({}, True), ({LEVELS: None}, False)], 1):
+        cluster.receive("tcp://a", idle_payload(1, 10 * seq, seq=seq) | said, at=10 * seq)
+        assert (presence.memory is not None) is known
 
 
 def test_a_worker_that_is_not_measured_counts_up_to_the_largest_number():
