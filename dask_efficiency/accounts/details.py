@@ -18,7 +18,7 @@ from dask_efficiency.accounts.checks import (
     wholes,
 )
 from dask_efficiency.accounts.lines import Frame, HolderRow, Holdup, SampleRow, Stack
-from dask_efficiency.accounts.metered import BYTE_SECONDS, MEMORY, Metered
+from dask_efficiency.accounts.metered import AT_PEAK, BYTE_SECONDS, BYTES, MEMORY, PROCESS, Metered
 from dask_efficiency.accounts.rows import add
 from dask_efficiency.accounts.skew import TaskSizes, decode_sizes, encode_sizes, merge_sizes
 
@@ -108,6 +108,14 @@ def decode_details(payload: object) -> WindowDetails:
     )
 
 
+#: Most memory of a worker's process.
+_PEAK = Metered(MEMORY, "", "", PROCESS, BYTES)
+
+
+def _is_at_peak(one: Metered) -> bool:
+    return one.context == MEMORY and one.label.endswith(AT_PEAK)
+
+
 class MergedProfiles:
     """Details of one window, merged over all workers."""
 
@@ -138,6 +146,13 @@ class MergedProfiles:
             every = [*holds, *((worker, hold) for hold in more)]
             holds[:] = heapq.nlargest(MAX_HOLDS, every, key=lambda item: item[1].ns)
         merge_sizes(self.skew, details.skew)
+        if (worker, _PEAK) in self.metered:  # it came twice: what was in memory at a peak is that of the higher one
+            if metered.get(_PEAK, 0) > self.metered[worker, _PEAK]:
+                self.metered = {
+                    key: n for key, n in self.metered.items() if key[0] != worker or not _is_at_peak(key[1])
+                }
+            else:
+                metered = {one: n for one, n in metered.items() if not _is_at_peak(one)}
         for one, value in metered.items():
             if (key := self._kept_as(worker, one)) is None:
                 continue

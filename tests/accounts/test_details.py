@@ -150,6 +150,19 @@ def test_the_peak_of_a_worker_that_came_twice_is_the_higher_one():
     assert merged.metered == {("w", peak): 7, ("w", held): 3, ("w", slope): -5}
 
 
+@pytest.mark.parametrize("peaks", [(7, 5), (5, 7), (7, 7)])
+def test_a_worker_that_came_twice_has_the_results_of_its_higher_peak(peaks):
+    merged, peak = MergedProfiles(), Metered("memory", "", "", "process", "bytes")
+    for prefix, level in zip("ab", peaks, strict=True):
+        at_peak = Metered("memory", "", prefix, "held at peak", "bytes")
+        merged.add("other", WindowDetails(), {at_peak: 1})
+        merged.add("w", WindowDetails(), {at_peak: level, peak: level})
+    higher = "ab"[peaks[1] > peaks[0]]
+    found = {one.prefix for worker, one in merged.metered if worker == "w" and one != peak}
+    assert found == {higher}
+    assert {one.prefix for worker, one in merged.metered if worker == "other"} == {"a", "b"}
+
+
 def test_a_profile_of_many_places_is_bounded_and_keeps_its_sum():
     merged = MergedProfiles()
     for i in range(3):
