@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from types import NoneType
 from typing import Any
 
 from dask.utils import parse_bytes, parse_timedelta
@@ -46,12 +47,14 @@ class EfficiencyLimits:
             given = getattr(self, name)
             try:
                 value = None if given is None else float(read(given))
-            except (TypeError, ValueError, KeyError, IndexError):
+            except (AttributeError, TypeError, ValueError, KeyError, IndexError):  # as Dask raises them
                 raise ValueError(
                     f"efficiency({name}={given!r:.80}): expected a number with a unit, or without"
                 ) from None
             object.__setattr__(self, name, value)
-        names = (self.no,) if isinstance(self.no, str) else tuple(self.no)
+        if not isinstance(self.no, (str, Iterable, NoneType)):
+            raise ValueError(f"efficiency(no={self.no!r:.80}): expected names of buckets and causes")
+        names = (self.no,) if isinstance(self.no, str) else tuple(self.no or ())
         for name in names:
             if name not in (*Bucket, *CAUSE_NAMES):
                 raise ValueError(f"efficiency(no={name!r:.80}): {known_names(str(name), (*Bucket, *CAUSE_NAMES))}")

@@ -54,14 +54,13 @@ def efficiency(request: pytest.FixtureRequest) -> Callable[..., Any]:
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
     """Measure a test that is marked, or that uses the fixture; judge it if it passed."""
-    marker = item.get_closest_marker("efficiency")
-    if marker is None and "efficiency" not in getattr(item, "fixturenames", ()):
+    marked = item.get_closest_marker("efficiency") is not None
+    if not marked and "efficiency" not in getattr(item, "fixturenames", ()):
         return (yield)
     from dask_efficiency.accounts.cluster.failures import error_text
-    from dask_efficiency.pytest_plugin.limits import EfficiencyLimits
 
     try:
-        limits = EfficiencyLimits.of({} if marker is None else dict(marker.kwargs))
+        limits = _limits(item)
     except ValueError as error:
         pytest.fail(str(error), pytrace=False)
     measured = _the_measured()
@@ -78,6 +77,18 @@ def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
     _tell(item, reports, notes)
     _judge(reports, limits)
     return result
+
+
+def _limits(item: pytest.Item) -> EfficiencyLimits:
+    """Limits of all markers of a test, its own before those of its class and module; ValueError for what is none."""
+    from dask_efficiency.pytest_plugin.limits import EfficiencyLimits
+
+    given: dict[str, Any] = {}
+    for marker in item.iter_markers("efficiency"):
+        if marker.args:
+            raise ValueError(f"efficiency({marker.args[0]!r:.80}): expected limits by name, such as max_seconds=3")
+        given = {**marker.kwargs, **given}
+    return EfficiencyLimits.of(given)
 
 
 def _the_measured() -> MeasuredTests:

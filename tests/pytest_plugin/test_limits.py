@@ -11,6 +11,7 @@ def test_a_report_within_its_limits_breaks_none() -> None:
     given = {"max_seconds": 5, "min_efficiency": 0.5, "max_memory": "2 GiB", "no": ["recomputed", "thread-noncpu/gil"]}
     assert list(EfficiencyLimits.of(given).broken(by_hand())) == []
     assert list(EfficiencyLimits.of({}).broken(by_hand())) == []
+    assert list(EfficiencyLimits.of({"no": None, "max_seconds": None}).broken(by_hand())) == []
 
 
 @pytest.mark.parametrize(
@@ -39,6 +40,9 @@ def test_memory_and_causes_are_held() -> None:
     [
         ({"max_second": 4}, r"efficiency\(max_second=...\) is unknown; there is: 'max_seconds'"),
         ({"max_seconds": "soon"}, r"efficiency\(max_seconds='soon'\): expected a number"),
+        ({"max_seconds": [1]}, r"efficiency\(max_seconds=\[1\]\): expected a number"),
+        ({"max_memory": (1,)}, r"efficiency\(max_memory=\(1,\)\): expected a number"),
+        ({"no": 5}, r"efficiency\(no=5\): expected names"),
         ({"max_memory": "2 apples"}, r"max_memory='2 apples'"),
         ({"no": ["spil"]}, r"efficiency\(no='spil'\): there is: 'spill'"),
     ],

@@ -2,11 +2,13 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
 from dask_efficiency import load_report
-from dask_efficiency.pytest_plugin.plugin import file_name
+from dask_efficiency.pytest_plugin.limits import EfficiencyLimits
+from dask_efficiency.pytest_plugin.plugin import _limits, file_name
 
 TESTS = """
 import time
@@ -116,6 +118,17 @@ def test_each_marked_test_has_its_report_and_keeps_its_limits(tmp_path: Path, pr
     assert "test_them.py::test_without_a_cluster: not measured, no client gave work to a cluster" in summary
     assert "\ntest_them.py::test_good[1]\n    " in summary
     assert "test_unmarked" not in summary
+
+
+def test_limits_of_a_module_hold_beside_those_of_a_test_and_each_has_a_name() -> None:
+    def of(*marks: pytest.MarkDecorator) -> EfficiencyLimits:
+        return _limits(Mock(iter_markers=lambda name: (one.mark for one in marks if one.name == name)))
+
+    mark = pytest.mark.efficiency
+    own, of_module = mark(max_seconds=1), mark(no=["spill"], max_seconds=5)
+    assert of(own, pytest.mark.cluster, of_module) == EfficiencyLimits(no=["spill"], max_seconds=1)
+    with pytest.raises(ValueError, match=r"efficiency\('spill'\): expected limits by name"):
+        of(mark("spill", 0.001))
 
 
 @pytest.mark.cluster
