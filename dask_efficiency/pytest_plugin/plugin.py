@@ -57,8 +57,6 @@ def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
     marked = item.get_closest_marker("efficiency") is not None
     if not marked and "efficiency" not in getattr(item, "fixturenames", ()):
         return (yield)
-    from dask_efficiency.accounts.cluster.failures import error_text
-
     try:
         limits = _limits(item)
     except ValueError as error:
@@ -67,12 +65,12 @@ def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
     measured.begin(item.nodeid)
     try:
         result = yield
-    except pytest.skip.Exception:
-        measured.end()
-        raise
     except BaseException as error:
-        _tell(item, *measured.end(error_text(error)))
+        _ended_by(error, item, measured)
         raise
+    if failures := getattr(item, "_excinfo", None):  # pytest keeps what a unittest.TestCase raised, and raises nothing
+        _ended_by(failures[0].value, item, measured)
+        return result
     reports, notes = measured.end()
     _tell(item, reports, notes)
     _judge(reports, limits)
@@ -89,6 +87,15 @@ def _limits(item: pytest.Item) -> EfficiencyLimits:
             raise ValueError(f"efficiency({marker.args[0]!r:.80}): expected limits by name, such as max_seconds=3")
         given = {**marker.kwargs, **given}
     return EfficiencyLimits.of(given)
+
+
+def _ended_by(error: BaseException, item: pytest.Item, measured: MeasuredTests) -> None:
+    """Tell of a test that failed; nothing of one that was skipped."""
+    from dask_efficiency.accounts.cluster.failures import error_text
+
+    ended = measured.end(error_text(error))
+    if not isinstance(error, pytest.skip.Exception):
+        _tell(item, *ended)
 
 
 def _the_measured() -> MeasuredTests:

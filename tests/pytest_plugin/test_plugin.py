@@ -132,6 +132,32 @@ def test_limits_of_a_module_hold_beside_those_of_a_test_and_each_has_a_name() ->
 
 
 @pytest.mark.cluster
+def test_a_unittest_that_fails_is_saved_with_its_error_and_one_that_is_skipped_not_at_all(tmp_path: Path) -> None:
+    tests = """
+import unittest
+import pytest
+from distributed import Client
+
+@pytest.mark.efficiency(max_seconds=0.001)
+class Tests(unittest.TestCase):
+    def setUp(self):
+        self.client = Client(n_workers=1, processes=False, dashboard_address=":0")
+        self.addCleanup(self.client.close)
+
+    def test_fails(self):
+        self.assertEqual(self.client.submit(sum, [1]).result(), 2)
+
+    def test_skips(self):
+        self.skipTest(str(self.client.submit(sum, [1]).result()))
+"""
+    output = ran(tmp_path, "--dask-efficiency", "runs", tests=tests)
+    assert "1 failed, 1 skipped" in output, output
+    assert "beyond its limits" not in output
+    (path,) = (tmp_path / "runs").iterdir()
+    assert load_report(path).ended_by.startswith("AssertionError: 1 != 2")
+
+
+@pytest.mark.cluster
 def test_a_cluster_of_many_tests_with_two_clients_keeps_nothing_of_their_reports(tmp_path: Path) -> None:
     tests = """
 import pytest
