@@ -127,7 +127,7 @@ def _tell(item: pytest.Item, reports: list[EfficiencyReport], notes: list[str]) 
             if folder is not None:
                 os.makedirs(folder, exist_ok=True)
                 report.save(os.path.join(folder, name))
-            if baseline is not None and (line := _compared(baseline, report, name, folder)):
+            if baseline is not None and not report.ended_by and (line := _compared(baseline, report, name, folder)):
                 told["lines"].append(line)
         except (OSError, ValueError) as error:
             told["notes"].append(str(error))
@@ -146,9 +146,19 @@ def _compared(baseline: str, report: EfficiencyReport, name: str, folder: str | 
     """Headline of the comparison with all runs of a test in the baseline; of several runs in the folder with all."""
     from dask_efficiency.report.compare import compare
 
-    before = sorted(map(str, Path(baseline).rglob(re.sub(r"([\[\]*?])", r"[\1]", name))))
-    after = [] if folder is None else sorted(map(str, Path(folder).rglob(re.sub(r"([\[\]*?])", r"[\1]", name))))
+    before = _whole(baseline, name, but=folder)
+    after = [] if folder is None else _whole(folder, name, but=baseline)
     return f"against the baseline: {compare(before, after or report).headline}" if before else ""
+
+
+def _whole(folder: str, name: str, *, but: str | None) -> list[EfficiencyReport]:
+    """Reports of this name in a folder, of runs to their end; none of the other folder if that lies in it."""
+    from dask_efficiency.report.files import load_report
+
+    root, other = Path(folder).resolve(), None if but is None else Path(but).resolve()
+    paths = sorted(root.rglob(re.sub(r"([\[\]*?])", r"[\1]", name)))
+    kept = paths if other is None or other in root.parents else [path for path in paths if other not in path.parents]
+    return [report for report in map(load_report, kept) if not report.ended_by]
 
 
 def pytest_terminal_summary(terminalreporter: Any) -> None:

@@ -6,9 +6,10 @@ from unittest.mock import Mock
 
 import pytest
 
-from dask_efficiency import load_report
+from dask_efficiency import compare, load_report
 from dask_efficiency.pytest_plugin.limits import EfficiencyLimits
-from dask_efficiency.pytest_plugin.plugin import _limits, file_name
+from dask_efficiency.pytest_plugin.plugin import _compared, _limits, _whole, file_name
+from tests.histories.nights import night
 
 TESTS = """
 import time
@@ -118,6 +119,19 @@ def test_each_marked_test_has_its_report_and_keeps_its_limits(tmp_path: Path, pr
     assert "test_them.py::test_without_a_cluster: not measured, no client gave work to a cluster" in summary
     assert "\ntest_them.py::test_good[1]\n    " in summary
     assert "test_unmarked" not in summary
+
+
+def test_a_baseline_is_without_failed_runs_and_without_the_folder_that_is_compared(tmp_path: Path) -> None:
+    new, failed = night(1, 90.0), night(2, 10.0, ended_by="KeyError")
+    for folder, report in {"1": night(0, 60.0), "2": failed, "new": new}.items():
+        (tmp_path / folder).mkdir()
+        report.save(tmp_path / folder / "a.py_test[1].json")
+    baseline, folder = str(tmp_path), str(tmp_path / "new")
+    assert [one.wall_clock_seconds for one in _whole(baseline, "a.py_test[1].json", but=folder)] == [60.0]
+    assert [one.wall_clock_seconds for one in _whole(folder, "a.py_test[1].json", but=baseline)] == [90.0]
+    line = _compared(baseline, new, "a.py_test[1].json", folder)
+    assert line == f"against the baseline: {compare(night(0, 60.0), new).headline}"
+    assert _compared(baseline, new, "a.py_test[1].json", baseline) == ""
 
 
 def test_limits_of_a_module_hold_beside_those_of_a_test_and_each_has_a_name() -> None:
