@@ -39,8 +39,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Tell pytest of the marker."""
+    """Tell pytest of the marker, and find folders before a test goes to another one."""
     config.addinivalue_line("markers", MARKER)
+    for name in ("dask_efficiency", "dask_efficiency_baseline"):
+        if (folder := config.getoption(name)) is not None and "://" not in folder:
+            setattr(config.option, name, os.path.join(config.invocation_params.dir, folder))
 
 
 @pytest.fixture

@@ -153,6 +153,10 @@ class Runner:
         self._run = run
         #: A forked process has another id, and nothing to report.
         self._pid = os.getpid()
+        #: Folder in which relative paths begin, as the script may go to another.
+        self._began_in = ""
+        with suppress(OSError):  # it is gone
+            self._began_in = os.getcwd()
         self._local: Client | None = None
         self._clients: list[Client] = []
         #: Client and open report by the scheduler's address.
@@ -412,7 +416,7 @@ class Runner:
     def _write(self, path: str, write: Callable[[str], Any]) -> None:
         """Write a file, and note it; FileExistsError if it had to be a new one."""
         try:
-            write(path)
+            write(path if "://" in path else os.path.join(self._began_in, path))
             self._notes.append(f"wrote {path}")
         except FileExistsError:
             raise

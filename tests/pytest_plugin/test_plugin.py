@@ -34,7 +34,8 @@ def test_sleeps(client):
     client.submit(time.sleep, 0.3, pure=False).result()
 
 @pytest.mark.efficiency
-def test_of_its_own():
+def test_of_its_own(monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
     with local() as cluster, Client(cluster) as client:
         client.submit(sum, [1], pure=False).result()
 

@@ -181,6 +181,21 @@ def test_reports_that_are_kept_under_one_name_each_get_one(tmp_path: Path, monke
     assert runner._notes == [f"wrote {tmp_path}/{name}" for name in names[3:]]
 
 
+def test_files_are_where_they_were_asked_for_if_the_script_goes_to_another_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("runs", "elsewhere"):
+        (tmp_path / name).mkdir()
+    monkeypatch.chdir(tmp_path)
+    runner = Runner(ScriptRun("job.py", json="run.json", html="memory://run.html", save_to="runs"))
+    runner._ended = [(waiting_for_the_gil(), None)]
+    monkeypatch.chdir("elsewhere")
+    runner._save()
+    assert (tmp_path / "run.json").exists()
+    assert len(list((tmp_path / "runs").iterdir())) == 1
+    assert runner._notes[:2] == ["wrote memory://run.html", "wrote run.json"]
+
+
 def started(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run([*RUN, *arguments], cwd=folder, capture_output=True, text=True, timeout=240)
 
