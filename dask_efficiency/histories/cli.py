@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     callback=percent,
     metavar="PERCENT",
     help="End with exit code 1 if the latest run of a name takes more time, or memory of a worker, than those before "
-    "it: by more than this, such as 10%, and by more than they vary.",
+    "it: by more than this, such as 10%, and by more than they vary. Also if it ended by an error.",
 )
 @html_option
 @json_option
@@ -47,7 +47,7 @@ def command(
     \b
     Exit codes:
       0  shown; the latest runs are like those before them, or have fewer than five before them
-      1  the latest run of a name is worse than --fail-on-worse allows
+      1  the latest run of a name is worse than --fail-on-worse allows, or ended by an error
       2  not judged: a wrong option, or no report in the folder
     """  # noqa: D301 click wants the character
     from dask_efficiency.histories.history import history
@@ -64,13 +64,17 @@ def command(
 def _check(found: RunHistory, than: Fraction) -> None:
     """Exit with 1 if the latest run of a name is worse than is allowed; say what could not be judged."""
     from dask_efficiency.histories.history import FEWEST_BEFORE
-    from dask_efficiency.histories.sections import worse_clause
+    from dask_efficiency.histories.sections import ended_clause, worse_clause
 
     worse = found.worse(than)
-    few = sum(len(series.runs) <= FEWEST_BEFORE for series in found.series)
-    if few:
-        tell(f"{few} of {len(found.series)} names have fewer than {FEWEST_BEFORE} runs before the latest", err=True)
+    ended = [series for series in found.series if series.ended_by]
+    if unjudged := sum(not series.is_judged for series in found.series) - len(ended):
+        why = f"fewer than {FEWEST_BEFORE} whole runs before the latest, or nothing ran in that"
+        tell(f"{unjudged} of {len(found.series)} names are not judged: {why}", err=True)
     if worse:
         more = f", and {len(worse) - 1} more" if worse[1:] else ""
         allowed = f"--fail-on-worse allows {float(100 * than):g} %"
         raise click.ClickException(f"{worse_clause(worse[0])}{more}; {allowed}")
+    if ended:
+        more = f", and those of {len(ended) - 1} more names" if ended[1:] else ""
+        raise click.ClickException(f"{ended_clause(ended[0])}{more}; not judged")

@@ -97,6 +97,17 @@ class RunSeries:
             for before, at, after in zip(ends[:-2], ends[1:-1], ends[2:], strict=True)
         ]
 
+    @property
+    def ended_by(self) -> str:
+        """Error that ended the latest run; empty if none did."""
+        return self.runs[-1].head.ended_by
+
+    @property
+    def is_judged(self) -> bool:
+        """True if the latest run, and enough before it, ran to their end."""
+        whole = self.known("wall_clock_seconds")
+        return len(whole) > FEWEST_BEFORE and whole[-1] is self.runs[-1]
+
     def worse(self, figure: str, than: float | Fraction) -> WorseRun | None:
         """Judge the latest run by those before it, since the last change among these."""
         *before, latest = self.known(figure) or (None,)

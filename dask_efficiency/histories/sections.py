@@ -58,6 +58,11 @@ def worse_clause(worse: WorseRun) -> str:
     return f"{name_of(worse.name)}, run of {day(worse.run.head.started)}: {more}, {than}"
 
 
+def ended_clause(series: RunSeries) -> str:
+    """Latest run that an error ended, as a clause of an error."""
+    return f"{name_of(series.name)}, run of {day(series.runs[-1].head.started)}, ended by {name_of(series.ended_by)}"
+
+
 def headline(history: RunHistory) -> str:
     """The latest change for the worse, or that there is none; at most 100 characters, no full stop."""
     worse = [change for change in history.changes if change.is_worse]

@@ -6,6 +6,8 @@ from click.testing import CliRunner, Result
 from dask_efficiency.cli import main
 from tests.histories.nights import night, saved
 
+CHECK = ("--fail-on-worse", "10%")
+
 
 def asked(*arguments: object) -> Result:
     return CliRunner().invoke(main, ["history", *map(str, arguments)])
@@ -34,7 +36,19 @@ def test_the_exit_code_is_1_for_a_latest_run_that_is_worse(tmp_path: Path) -> No
 
 def test_too_few_runs_are_said_and_pass(tmp_path: Path) -> None:
     ran = asked(saved(tmp_path, [night(0), night(1, 100.0)]), "--fail-on-worse", "10%")
-    assert (ran.exit_code, ran.stderr) == (0, "1 of 1 names have fewer than 5 runs before the latest\n")
+    why = "1 of 1 names are not judged: fewer than 5 whole runs before the latest, or nothing ran in that\n"
+    assert (ran.exit_code, ran.stderr) == (0, why)
+    failed = [night(i, ended_by="KeyError") for i in range(6)]
+    ran = asked(saved(tmp_path / "f", [*failed, *(night(6 + i) for i in range(3)), night(9, 200.0)]), *CHECK)
+    assert (ran.exit_code, ran.stderr) == (0, why)
+
+
+def test_a_latest_run_that_ended_by_an_error_does_not_pass(tmp_path: Path) -> None:
+    ran = asked(saved(tmp_path, [*(night(i) for i in range(10)), night(10, 90.0, ended_by="MemoryError")]), *CHECK)
+    assert (ran.exit_code, ran.stderr) == (
+        1,
+        "Error: nightly.py, run of 2026-11-11 03:00, ended by MemoryError; not judged\n",
+    )
 
 
 def test_what_cannot_be_judged_has_exit_code_2(tmp_path: Path) -> None:
