@@ -7,9 +7,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import cached_property
+from statistics import median
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from dask_efficiency.histories.change_points import change_points
+from dask_efficiency.histories.change_points import LEAST_CHANGE, change_points
 from dask_efficiency.histories.folder import SavedRun, read_folder
 from dask_efficiency.report.compare import Comparison, compare
 from dask_efficiency.report.difference import Difference
@@ -41,12 +42,15 @@ class Change:
         The runs from the change before this one on, and those up to the one after it, in order.
     since
         Number of runs since: this and all later ones.
+    mended
+        First run of the next stretch that took no more than the runs before this change, if there is one.
     """
 
     figure: str
     before: tuple[SavedRun, ...]
     after: tuple[SavedRun, ...]
     since: int
+    mended: SavedRun | None = None
     storage_options: Mapping[str, Any] = field(default_factory=dict, repr=False, compare=False)
 
     @property
@@ -63,6 +67,11 @@ class Change:
     def is_worse(self) -> bool:
         """True if runs take more since."""
         return self.difference.change > 0
+
+    @property
+    def lasts(self) -> bool:
+        """True if runs take more since, and nobody mended it."""
+        return self.is_worse and self.mended is None
 
     @cached_property
     def comparison(self) -> Comparison:
@@ -91,10 +100,11 @@ class RunSeries:
 
     def _changes(self, figure: str) -> list[Change]:
         runs = self.known(figure)
-        ends = [0, *change_points(_values(runs, figure)), len(runs)]
+        starts = [0, *change_points(_values(runs, figure))]
+        stretches = [runs[start:stop] for start, stop in zip(starts, [*starts[1:], len(runs)], strict=True)]
         return [
-            Change(figure, runs[before:at], runs[at:after], len(runs) - at, self.storage_options)
-            for before, at, after in zip(ends[:-2], ends[1:-1], ends[2:], strict=True)
+            Change(figure, before, after, len(runs) - at, _mended(stretches[place:], figure), self.storage_options)
+            for place, (at, before, after) in enumerate(zip(starts[1:], stretches, stretches[1:], strict=False))
         ]
 
     @property
@@ -163,9 +173,11 @@ class RunHistory(Shown):
 
     @cached_property
     def changes(self) -> tuple[Change, ...]:
-        """Changes of all series: those for the worse first, each the latest first."""
+        """Changes of all series: first those for the worse that last, then mended ones; each the latest first."""
         found = [change for one in self.series for change in one.changes]
-        return tuple(sorted(found, key=lambda change: (not change.is_worse, -change.first.head.started)))
+        return tuple(
+            sorted(found, key=lambda change: (not change.lasts, not change.is_worse, -change.first.head.started))
+        )
 
     def worse(self, than: float | Fraction = 0.1) -> tuple[WorseRun, ...]:
         """Latest runs that take more time or memory than those before them, by more than a share and than they vary.
@@ -192,6 +204,13 @@ class RunHistory(Shown):
 
 def _values(runs: Sequence[SavedRun], figure: str) -> tuple[float, ...]:
     return tuple(float(getattr(run.head, figure)) for run in runs)
+
+
+def _mended(stretches: Sequence[Sequence[SavedRun]], figure: str) -> SavedRun | None:
+    """First run of the first later stretch that takes no more than the first one."""
+    before, *later = (median(_values(stretch, figure)) for stretch in stretches)
+    allowed = before * (1 + LEAST_CHANGE)
+    return next((stretch[0] for stretch, now in zip(stretches[1:], later, strict=True) if now <= allowed), None)
 
 
 def history(

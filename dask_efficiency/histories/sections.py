@@ -36,11 +36,13 @@ _TEXTS = {"wall_clock_seconds": format_seconds, "worker_peak_bytes": format_byte
 
 
 def what_changed(change: Change) -> str:
-    """A change in a clause: name, size, run, and how many runs there are since."""
+    """A change in a clause: name, size, run, and how many runs there are since, or were until it was mended."""
     first, rise = change.first.head, change.difference.rise
     word = _WORDS[change.figure][rise < 0]
-    since = format_count(change.since, "run")
-    return f"{name_of(first.name)} got {rise_size(rise)} {word} with the run of {day(first.started)} ({since} since)"
+    since = f"{format_count(change.since, 'run')} since"
+    if change.is_worse and change.mended is not None:
+        since = f"mended with the run of {day(change.mended.head.started)}"
+    return f"{name_of(first.name)} got {rise_size(rise)} {word} with the run of {day(first.started)} ({since})"
 
 
 def _sentences(change: Change) -> tuple[str, ...]:
@@ -64,12 +66,13 @@ def ended_clause(series: RunSeries) -> str:
 
 
 def headline(history: RunHistory) -> str:
-    """The latest change for the worse, or that there is none; at most 100 characters, no full stop."""
-    worse = [change for change in history.changes if change.is_worse]
+    """The latest change for the worse that lasts, or that there is none; at most 100 characters, no full stop."""
+    worse = [change for change in history.changes if change.lasts]
     if worse:
         more = f"; {format_count(len(worse) - 1, 'change')} more for the worse" if worse[1:] else ""
         return shorten(f"{what_changed(worse[0])}{more}", MAX_HEADLINE)
-    return f"No change for the worse in {format_count(len(history.runs), 'run')}"
+    lasting = "lasting " if any(change.is_worse for change in history.changes) else ""
+    return f"No {lasting}change for the worse in {format_count(len(history.runs), 'run')}"
 
 
 def context(history: RunHistory) -> str:

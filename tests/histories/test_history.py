@@ -82,6 +82,18 @@ def test_what_got_better_comes_last_and_is_no_headline(tmp_path: Path) -> None:
     assert found.headline == "No change for the worse in 20 runs"
 
 
+def test_what_was_mended_long_ago_is_no_headline(tmp_path: Path) -> None:
+    nights = [night(i, 90.0 if 12 <= i < 18 else 60.0) for i in range(30)]
+    found = dask_efficiency.history(saved(tmp_path, nights))
+    assert found.headline == "No lasting change for the worse in 30 runs"
+    slower = "nightly.py got 50 % slower with the run of 2026-11-13 03:00 (mended with the run of 2026-11-19 03:00)"
+    assert what_changed(found.changes[0]) == slower
+    again = saved(tmp_path, [*nights, *(night(i, 75.0) for i in range(30, 36))])
+    assert dask_efficiency.history(again).headline == (
+        "nightly.py got 25 % slower with the run of 2026-12-01 03:00 (6 runs since)"
+    )
+
+
 def test_runs_of_other_names_and_labels_are_kept_apart(tmp_path: Path) -> None:
     nights = [night(i, 60.0, labels={"branch": "main"}) for i in range(12)]
     nights += [night(i, 200.0, labels={"branch": "try"}) for i in range(12, 18)]
