@@ -6,7 +6,7 @@ import asyncio
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from dask_efficiency.report.runner import LAST_ANSWER, Runner, ScriptRun, _loop
+from dask_efficiency.report.runner import LAST_ANSWER, Runner, ScriptRun, _loop, numbered
 
 if TYPE_CHECKING:
     from distributed import Client
@@ -44,7 +44,8 @@ class MeasuredTests(Runner):
         self._clients = [client for client, _ in self._open.values()]  # no other one opens a report in their place
         for client in list(self._clients):
             self._ask(client, opening=False)
-        reports = [replace(report, ended_by=ended_by) for report, _ in self._ended if report.cluster_seconds]
+        with_work = (replace(report, ended_by=ended_by) for report, _ in self._ended if report.cluster_seconds)
+        reports = [numbered(report, number) for number, report in enumerate(with_work, 1)]
         notes, self._notes = self._notes, []
         self._ended, self._clients, self._open, self._run = [], [], {}, _NONE
         return reports, notes

@@ -375,6 +375,7 @@ class Runner:
                 self._ended[-1] = replace(report, ended_by=ended_by), trace
             else:  # after its client had closed, and nothing in it failed
                 self._notes.append(f"the script ended by {ended_by}")
+        self._ended = [(numbered(one, number), trace) for number, (one, trace) in enumerate(self._ended, 1)]
         self._save()
         self._tell()
 
@@ -461,6 +462,11 @@ class Runner:
         from dask_efficiency.show.figures import harmless, sentence
 
         sys.stderr.write(harmless(f"dask-efficiency: {sentence(' '.join(note.split()))}") + "\n")
+
+
+def numbered(report: EfficiencyReport, number: int) -> EfficiencyReport:
+    """Report of one of a run's clusters, from the second on with its number in its name: a series of its own."""
+    return report if number == 1 else replace(report, name=f"{report.name} ({number})")
 
 
 def _address(client: Any) -> str:

@@ -147,6 +147,26 @@ def test_limits_of_a_module_hold_beside_those_of_a_test_and_each_has_a_name() ->
 
 
 @pytest.mark.cluster
+def test_each_of_several_clusters_has_a_report_with_a_name_of_its_own(tmp_path: Path) -> None:
+    tests = """
+import pytest
+from distributed import Client
+
+@pytest.mark.efficiency
+def test_two():
+    for _ in range(2):
+        with Client(n_workers=1, processes=False, dashboard_address=":0") as client:
+            client.submit(sum, [1]).result()
+"""
+    ran(tmp_path, "--dask-efficiency", "runs", tests=tests)
+    names = {path.name: load_report(path).name for path in (tmp_path / "runs").iterdir()}
+    assert names == {
+        "test_them.py_test_two.json": "test_them.py::test_two",
+        "test_them.py_test_two-2.json": "test_them.py::test_two (2)",
+    }
+
+
+@pytest.mark.cluster
 def test_a_unittest_that_fails_is_saved_with_its_error_and_one_that_is_skipped_not_at_all(tmp_path: Path) -> None:
     tests = """
 import unittest

@@ -490,7 +490,8 @@ def test_each_of_several_clusters_has_a_report_and_the_largest_is_shown(folder: 
     assert "report 1 of 2: " in done.stderr
     assert "report 2 of 2:\n" in done.stderr
     assert "tasks: 72 succeeded" in done.stderr
-    assert (folder / "run-2.json").exists()
+    # of each, history has a series
+    assert [load_report(folder / name).name for name in ("run.json", "run-2.json")] == ["job.py", "job.py (2)"]
 
 
 @pytest.mark.cluster
