@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from html import escape
 
 from dask_efficiency.show.document import Aside, Block, Cell, Document, Section, Spark, Table
 from dask_efficiency.show.figures import harmless
@@ -11,6 +12,8 @@ from dask_efficiency.show.terminal import blocks_of, written, written_out
 
 #: Characters with a meaning in Markdown, HTML or a comment: names cannot make links, pictures, mentions or tables.
 _SPECIAL = re.compile(r"([\\`*_\[\]<#|~@&$]|:(?=[/a-z])|(?<=www)\.)", re.IGNORECASE)
+#: Beginnings of mentions, references and addresses, which GitHub and GitLab find without backslashes.
+_REFERENCE = re.compile(r"[@~](?=\w)|[#!%$&](?=\d)|:(?=//)")
 
 
 def markdown(document: Document) -> str:
@@ -29,7 +32,7 @@ def markdown(document: Document) -> str:
 
 def _section(section: Section) -> Iterator[str]:
     folded = section.title and not section.caveat
-    yield f"<details><summary>{_text(section.title)}</summary>" if folded else f"**{_text(section.title)}**"
+    yield f"<details><summary>{escape(_unlinked(section.title))}</summary>" if folded else f"**{_text(section.title)}**"
     for block in section.blocks:
         yield ""
         yield from _block(block)
@@ -63,4 +66,9 @@ def _row(cells: tuple[str, ...] | list[str], *, raw: bool = False) -> str:
 
 
 def _text(text: str) -> str:
-    return _SPECIAL.sub(r"\\\1", harmless(" ".join(text.split())))
+    return _SPECIAL.sub(r"\\\1", _unlinked(text))
+
+
+def _unlinked(text: str) -> str:
+    """Text with a space of no width inside what would be a mention, a reference or an address."""
+    return _REFERENCE.sub("\\g<0>\u200b", harmless(" ".join(text.split())))

@@ -1,4 +1,5 @@
 import re
+from html import unescape
 
 from dask_efficiency.show.document import Document, Section, Spark, Table
 from dask_efficiency.show.markdown import markdown
@@ -24,6 +25,20 @@ def test_names_make_no_link_picture_mention_or_markup() -> None:
     text = markdown(Document(evil, "", evil, ()))
     assert re.findall(r"(?<!\\)[\[\]<@#`*$]|(?<!\\):/", text) == ["#"] * 3  # the heading's
     assert "www." not in text
+
+
+def test_a_name_in_a_summary_is_text_and_no_backslash_is_seen() -> None:
+    sections = (Section("my_job.py", ("x",)), Section("<img src=//a.bc/x.png> &lt; https://a.bc", ("x",)))
+    text = markdown(Document("", "", "", sections))
+    assert "<summary>my_job.py</summary>" in text
+    assert "<summary>&lt;img src=//a.bc/x.png&gt; &amp;lt; https:\u200b//a.bc</summary>" in text
+
+
+def test_no_mention_or_reference_is_left_when_backslashes_and_entities_are_gone() -> None:
+    evil = "@team #1 !1 %1 $1 &1 ~bug a/b#12"
+    text = unescape(markdown(Document(evil, "", evil, (Section(evil, (evil,)),))).replace("\\", ""))
+    assert re.findall(r"[@~]\w|[#!%$&]\d", text) == []
+    assert text.count("@\u200bteam") == 4
 
 
 def test_a_report_and_a_comparison_are_shown_as_markdown() -> None:
