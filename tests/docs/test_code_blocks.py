@@ -171,3 +171,13 @@ def test_targets_of_make_that_the_pages_name_exist() -> None:
         benchmarks = set(re.findall(r"\bBENCH=(\w+)", text)) | set(re.findall(r"-m benchmarks\.(\w+)", text))
         for name in benchmarks:
             assert list((ROOT / "benchmarks").glob(f"{name}*")), f"{page}: {name}"
+
+
+def test_a_recipe_for_ci_keeps_the_run_that_failed_and_runs_no_name_of_a_branch() -> None:
+    github, gitlab = (
+        yaml.safe_load(block.text) for block in BLOCKS[ROOT / "docs" / "history.md"] if block.language == "yaml"
+    )
+    assert not [step["run"] for step in github["steps"] if "${{" in step.get("run", "")]
+    restored, saved = (step for step in github["steps"] if "cache" in step.get("uses", ""))
+    assert (restored["with"]["key"], saved["if"]) == (saved["with"]["key"], "always()")
+    assert gitlab["nightly"]["cache"]["when"] == "always"
