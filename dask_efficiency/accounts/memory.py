@@ -79,8 +79,14 @@ class MemoryLevels:
     disk: int
     #: Results in memory and on disk of the prefixes with the largest, and of all others; they add up.
     prefixes: Mapping[str, tuple[int, int]] = field(default_factory=dict)
-    #: Number of the heartbeat.
+    #: Number of the heartbeat, and of the workers that share the process.
     number: int = 0
+    sharers: int = 1
+
+    @property
+    def share(self) -> int:
+        """Part of the process's memory that counts for this worker in a sum over all; 0 if not measured."""
+        return max(0, self.process) // self.sharers
 
     @property
     def unmanaged(self) -> int:
@@ -105,6 +111,7 @@ def encode_levels(levels: MemoryLevels, peaks: Iterable[int]) -> list[Any]:
     return [
         *(
             levels.number,
+            levels.sharers,
             [*peaks],
             levels.process,
             whole_number(levels.held),
@@ -117,14 +124,15 @@ def encode_levels(levels: MemoryLevels, peaks: Iterable[int]) -> list[Any]:
 
 def decode_levels(payload: object, last: MemoryLevels | None = None) -> MemoryLevels:
     """Check and read what :func:`encode_levels` made, after the last; raises :class:`RefusedPayload`."""
-    given = listed("memory", payload, 6 + 3 * (MAX_LEVELS + 1))
-    if len(given) < 6 or len(given) % 3:
-        raise RefusedPayload(f"memory is {short(payload)}; expected six values, then three for each prefix")
-    number, peaks, process, held, spilled, disk, *rows = given
+    given = listed("memory", payload, 7 + 3 * (MAX_LEVELS + 1))
+    if len(given) < 7 or (len(given) - 7) % 3:
+        raise RefusedPayload(f"memory is {short(payload)}; expected seven values, then three for each prefix")
+    number, sharers, peaks, process, held, spilled, disk, *rows = given
     number = whole("memory.number", number)
     unread = max(number - (0 if last is None else last.number), 1)
     return MemoryLevels(
         number=number,
+        sharers=max(whole("memory.sharers", sharers), 1),
         process=_level("process", process),
         peak=max(
             [_level("peak", peak) for peak in listed("memory.peaks", peaks, REPEATS)][-unread:], default=NOT_MEASURED

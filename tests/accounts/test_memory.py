@@ -35,6 +35,7 @@ _levels = st.builds(
     _bytes | st.just(NOT_MEASURED),
     st.dictionaries(st.text(max_size=20).filter(str.isascii), st.tuples(_bytes, _bytes), max_size=MAX_LEVELS + 1),
     _bytes,
+    st.integers(1, 100),
 )
 
 
@@ -53,14 +54,15 @@ def test_any_levels_are_read_or_refused(sent) -> None:
 @pytest.mark.parametrize(
     "sent",
     [
-        [1, [1], 1],
-        [1, [1], 1, 1, 1, 1, "x"],
-        [1, [1], -2, 1, 1, 1],
-        [1, [-2], 1, 1, 1, 1],
-        [1, [1] * 9, 1, 1, 1, 1],
-        [1, 1, 1, 1, 1, 1],
+        [1, 1, [1], 1],
+        [1, 1, [1], 1, 1, 1, 1, "x"],
+        [1, 1, [1], -2, 1, 1, 1],
+        [1, 1, [-2], 1, 1, 1, 1],
+        [1, 1, [1] * 9, 1, 1, 1, 1],
+        [1, 1, 1, 1, 1, 1, 1],
+        [1, -1, [1], 1, 1, 1, 1],
         [1] * 501,
-        [1, [1], 1, -1, 1, 1],
+        [1, 1, [1], 1, -1, 1, 1],
     ],
 )
 def test_levels_out_of_order_are_refused(sent) -> None:
