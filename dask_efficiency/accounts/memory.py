@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Mapping
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from itertools import accumulate
@@ -192,20 +192,25 @@ class LowerEnvelope:
     def slope(self) -> float | None:
         """Growth by second that stays; None of too few points: the median of the slopes between all (Theil, Sen).
 
-        What falls later has not stayed: a point counts with the least of those from it on.
+        What falls later has not stayed: a point counts with the least of those from it on. A run that starts grows, and
+        then no more: the later half must grow, too.
         """
         points = sorted(self._points.values())
         if len(points) < MIN_POINTS:
             return None
         stays = [*accumulate((value for _, value in reversed(points)), min)][::-1]
         points = [(at, value) for (at, _), value in zip(points, stays, strict=True)]
-        slopes = sorted(
-            (value - before) / (at - then) * 1e9
-            for i, (at, value) in enumerate(points)
-            for then, before in points[:i]
-            if at > then
-        )
-        return slopes[len(slopes) // 2] if slopes else None
+        return min(_median_slope(points), _median_slope(points[len(points) // 2 :]))
+
+
+def _median_slope(points: Sequence[tuple[int, int]]) -> float:
+    slopes = sorted(
+        (value - before) / (at - then) * 1e9
+        for i, (at, value) in enumerate(points)
+        for then, before in points[:i]
+        if at > then
+    )
+    return slopes[len(slopes) // 2] if slopes else 0.0
 
 
 #: Reasons that are kept apart; a guess that bounds memory: prefixes that follow one another are few.

@@ -94,6 +94,17 @@ def test_the_largest_prefixes_are_told_and_all_add_up() -> None:
     assert largest({"x": (1, 0), "y": (0, 0)}) == {"x": (1, 0)}
 
 
+def test_growth_at_the_start_of_a_run_is_no_slope() -> None:
+    def slope(seconds_of_growth: float) -> float | None:
+        low = LowerEnvelope(at=0)
+        for i in range(200):
+            low.add(i * SECOND // 20, int(min(i / 20, seconds_of_growth) * 1e8))
+        return low.slope()
+
+    assert slope(3.6) == 0
+    assert slope(10) == pytest.approx(1e8)
+
+
 def test_the_slope_is_that_of_the_least_values_whatever_is_above_them() -> None:
     low = LowerEnvelope(at=0)
     for i in range(2_000):
