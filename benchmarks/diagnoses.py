@@ -137,7 +137,7 @@ DIAGNOSES = (
         "spilling",
         work.spilling,
         "1.6 GB pass through 500 MB: the worker writes to disk and reads back, and its event loop blocks meanwhile",
-        {r"too small|fuse|longer tasks": "tasks of 40 MB are not too small"},
+        {r"too small|small tasks|fuse|longer tasks": "tasks of 40 MB are not too small"},
         r"spill|memory",
     ),
     Diagnosis(
@@ -173,7 +173,7 @@ DIAGNOSES = (
             r"more workers|more threads": "the scheduler is busy already",
             r"processes instead": "tasks wait for the scheduler, not for each other",
         },
-        r"scheduler|too small|tasks are short|longer tasks",
+        r"scheduler|too small|small tasks|tasks are short|longer tasks",
         traced=False,
     ),
     Diagnosis(
@@ -197,7 +197,7 @@ DIAGNOSES = (
         {
             r"repartition": "there is one task at a time, of any partition",
             r"fewer workers": "that saves money and no time",
-            r"too small": "tasks take 200 ms",
+            r"too small|small tasks": "tasks take 200 ms",
         },
         r"chain|one after the other",
     ),

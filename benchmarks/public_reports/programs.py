@@ -42,7 +42,9 @@ Variant: TypeAlias = Callable[[Client], float]
 
 # -- sentences that mislead in more than one program ------------------------------------------------
 
-LONGER_TASKS = r"longer tasks|tasks are too small|(partitions|chunks) bigger|bigger (partitions|chunks)"
+LONGER_TASKS = (
+    r"longer tasks|tasks are too small|[Tt]oo many small tasks|(partitions|chunks) bigger|bigger (partitions|chunks)"
+)
 PROCESSES = r"[Uu]se processes|more (worker )?processes"
 LOCK = r"[Ww]aiting for a lock|holds? the lock|hold it shorter"
 SLEEP = r"[Ss]leeping|[Aa]void the sleep"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from itertools import accumulate
@@ -79,14 +79,8 @@ class MemoryLevels:
     disk: int
     #: Results in memory and on disk of the prefixes with the largest, and of all others; they add up.
     prefixes: Mapping[str, tuple[int, int]] = field(default_factory=dict)
-    #: Number of the heartbeat, and of the workers that share the process.
+    #: Number of the heartbeat.
     number: int = 0
-    sharers: int = 1
-
-    @property
-    def share(self) -> int:
-        """Part of the process's memory that counts for this worker in a sum over all; 0 if not measured."""
-        return max(0, self.process) // self.sharers
 
     @property
     def unmanaged(self) -> int:
@@ -111,7 +105,6 @@ def encode_levels(levels: MemoryLevels, peaks: Iterable[int]) -> list[Any]:
     return [
         *(
             levels.number,
-            levels.sharers,
             [*peaks],
             levels.process,
             whole_number(levels.held),
@@ -124,15 +117,14 @@ def encode_levels(levels: MemoryLevels, peaks: Iterable[int]) -> list[Any]:
 
 def decode_levels(payload: object, last: MemoryLevels | None = None) -> MemoryLevels:
     """Check and read what :func:`encode_levels` made, after the last; raises :class:`RefusedPayload`."""
-    given = listed("memory", payload, 7 + 3 * (MAX_LEVELS + 1))
-    if len(given) < 7 or (len(given) - 7) % 3:
-        raise RefusedPayload(f"memory is {short(payload)}; expected seven values, then three for each prefix")
-    number, sharers, peaks, process, held, spilled, disk, *rows = given
+    given = listed("memory", payload, 6 + 3 * (MAX_LEVELS + 1))
+    if len(given) < 6 or len(given) % 3:
+        raise RefusedPayload(f"memory is {short(payload)}; expected six values, then three for each prefix")
+    number, peaks, process, held, spilled, disk, *rows = given
     number = whole("memory.number", number)
     unread = max(number - (0 if last is None else last.number), 1)
     return MemoryLevels(
         number=number,
-        sharers=max(whole("memory.sharers", sharers), 1),
         process=_level("process", process),
         peak=max(
             [_level("peak", peak) for peak in listed("memory.peaks", peaks, REPEATS)][-unread:], default=NOT_MEASURED
@@ -192,25 +184,20 @@ class LowerEnvelope:
     def slope(self) -> float | None:
         """Growth by second that stays; None of too few points: the median of the slopes between all (Theil, Sen).
 
-        What falls later has not stayed: a point counts with the least of those from it on. A run that starts grows, and
-        then no more: the later half must grow, too.
+        What falls later has not stayed: a point counts with the least of those from it on.
         """
         points = sorted(self._points.values())
         if len(points) < MIN_POINTS:
             return None
         stays = [*accumulate((value for _, value in reversed(points)), min)][::-1]
         points = [(at, value) for (at, _), value in zip(points, stays, strict=True)]
-        return min(_median_slope(points), _median_slope(points[len(points) // 2 :]))
-
-
-def _median_slope(points: Sequence[tuple[int, int]]) -> float:
-    slopes = sorted(
-        (value - before) / (at - then) * 1e9
-        for i, (at, value) in enumerate(points)
-        for then, before in points[:i]
-        if at > then
-    )
-    return slopes[len(slopes) // 2] if slopes else 0.0
+        slopes = sorted(
+            (value - before) / (at - then) * 1e9
+            for i, (at, value) in enumerate(points)
+            for then, before in points[:i]
+            if at > then
+        )
+        return slopes[len(slopes) // 2] if slopes else None
 
 
 #: Reasons that are kept apart; a guess that bounds memory: prefixes that follow one another are few.

@@ -37,7 +37,7 @@ interrupted: Tasks had not ended
 one-by-one: The client waited for each result
     sent-by-library: Look for an option by which {sent_by} computes less: it sent {graphs}, one after the other.
     Send tasks together, as by client.map, and gather their results together: {graphs} came one by one.
-small-tasks: Tasks are too small for Dask
+small-tasks: Too many small tasks
     larger: {resized}.
     Make partitions bigger, or fuse tasks: those of {task} end before the scheduler hands out more.
 heavy-tasks: Each task carries a large object

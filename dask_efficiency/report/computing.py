@@ -99,7 +99,9 @@ def busy(
     function = max(functions, key=functions.__getitem__, default="")
     prefixes = _sums((prefix, ns) for prefix, stack, ns in rows if _own_function(stack) == function)
     if not function and prefixes:
-        prefixes = Counter(dict(prefixes.most_common(1)))
+        (line, _), *_ = senders(report, prefixes).most_common(1)
+        alike = {prefix: ns for prefix, ns in prefixes.items() if line and report.computed_by.get(prefix) == line}
+        prefixes = Counter(alike or dict(prefixes.most_common(1)))
 
     def fits(prefix: str, stack: Stack) -> bool:
         return prefix in prefixes and _own_function(stack) == function
@@ -115,7 +117,10 @@ def busy(
     loads = sum(ns for stack, ns in there if reads(stack) or _is_load(stack)) > MOST * held
     kind = LOADING if loads or (not function and any(map(_READ_TASKS.fullmatch, prefixes))) else BUSY
     place = _where_busy(report, prefixes, there) + (", or waiting for its turn" if in_turn > held else "")
-    found = much_of_time(report, kind, held + in_turn, place, least=MOST, weight=MAY_GO, facts=facts)
+    # Where most of the time is useful, even a part of that is what can be looked at.
+    mostly = sum(ns for *_, ns in rows) > MOST * report.thread_seconds * 1e9
+    least = WORTH_COMPUTING if mostly else MOST
+    found = much_of_time(report, kind, held + in_turn, place, least=least, weight=MAY_GO, facts=facts)
     if found is None:
         return None, frozenset()
     explained = {
@@ -123,7 +128,8 @@ def busy(
         GIL: whole["gil"] < LITTLE * held,
         FOR_LOCKS: in_library and waited[LOCK] > MOST * whole[LOCK],
     }
-    if function and _several_times(report, prefixes):
+    called = {frame.function for stack, _ in there for frame in stack}
+    if function and not called & prefixes.keys() and _several_times(report, prefixes):
         evidence = {**found.evidence, KNOWN: found.evidence[KNOWN] * IN_VAIN / MAY_GO}
         again = BESIDE[AGAIN]
         found = replace(found, title=again.title, advice=again.advice, page=page_of(AGAIN), evidence=evidence)

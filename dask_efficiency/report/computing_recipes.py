@@ -10,9 +10,14 @@ unobserved: Groups for all pairs of categories, whether they occur or not
 bag-groupby: Grouping items of a Bag, each pickled and moved
     kinds: python busy waits
     stack: dask/bag/core.py groupby_disk|collect|partition|*groupby*
-    stack: partd/* *
     share: 0.3
     Use foldby(), or groupby of a dataframe by to_dataframe(): Bag.groupby pickles each item, and moves it.
+shuffled-by-disk: Shuffling rows through files, many small pieces at a time
+    kinds: shuffling python busy waits
+    stack: dask/dataframe/*shuffle*.py *
+    stack: partd/* *
+    share: 0.15
+    Use p2p, by dataframe.shuffle.method in Dask's configuration: pieces in files are written one by one.
 compiling: Compiling functions by numba, in tasks
     kinds: python busy
     stack: numba/core/* *compile*
@@ -284,7 +289,7 @@ bags: Python by item, in a Bag
     kinds: python
     stack: dask/bag/* *
     unless-fact: one-thread-each
-    Turn it into a dataframe or array early, by to_dataframe(), or use processes: items are Python objects.
+    Turn it into a dataframe or array early, by to_dataframe(), or use processes: Python code holds the GIL.
 xarray-points: Selecting point by point, or slice by slice, in xarray
     kinds: python busy
     stack: xarray/*/dataarray.py DataArray.sel|DataArray.isel|DataArray.__getitem__|DataArray.interp

@@ -279,7 +279,7 @@ np-load: Reading whole files by numpy.load
     stack: numpy/lib/*npyio* load
     stack: numpy/lib/*format* read_array
     If tasks use parts of files, pass mmap_mode="r", so that they read these only; else, read larger files.
-xarray-groupby: Tasks are too small for Dask: groupby cuts chunks by group
+xarray-groupby: Too many small tasks: groupby cuts chunks by group
     kinds: small-tasks
     stack: xarray/*/groupby.py *
     Give each chunk all of the grouped dimension, and use xarray.map_blocks(); or flox, for reductions alone.
@@ -287,7 +287,7 @@ xarray-groups: groupby builds tasks for each group of each chunk
     kinds: client
     stack: xarray/*/groupby.py * > dask/* *
     Use xarray.map_blocks() on chunks with all of the grouped dimension, or flox: these build few tasks.
-parquet-files: Tasks are too small for Dask; many read Parquet files
+parquet-files: Too many small tasks; many read Parquet files
     kinds: small-tasks
     tasks: read*parquet* *readparquet*
     share: 0.2
@@ -325,12 +325,12 @@ tokenize: Hashing large objects
     stack: dask/hashing.py *
     unless: dask/_expr.py *
     Load large objects in tasks, or name them: name= of from_array, dask_key_name= or pure=False.
-moving-windows: Tasks are too small for Dask: they build moving windows
+moving-windows: Too many small tasks: they build moving windows
     kinds: small-tasks
     tasks: *overlap*
     share: 0.1
     For moving sums, use differences of cumsum(), or bottleneck: these windows are built of pieces of chunks.
-rechunked: Tasks are too small for Dask: rechunk cuts and joins chunks
+rechunked: Too many small tasks: rechunk cuts and joins chunks
     kinds: small-tasks
     tasks: rechunk-* *-rechunk-*
     share: 0.3

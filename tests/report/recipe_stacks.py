@@ -302,6 +302,7 @@ SEEN = [
         "9: distributed/shuffle/_shuffle.py split_by_worker",
     ),
     _seen("bag-groupby", "busy", "7: dask/bag/core.py groupby_disk > partd/core.py Interface.append"),
+    _seen("shuffled-by-disk", "busy", "7: dask/dataframe/shuffle.py shuffle_group_3 > partd/core.py Interface.append"),
     _seen("compiling", "busy", "7: me/a.py f > numba/core/dispatcher.py Dispatcher._compile_for_args"),
     _seen("archives", "busy", "7: me/a.py f > ~tarfile.py TarFile.getmember > ~tarfile.py TarFile.next"),
     _seen("archives", "busy", "7: me/a.py f > ~zipfile/__init__.py ZipFile.open"),

@@ -207,8 +207,11 @@ def test_a_function_that_keeps_the_threads_busy_is_named_and_explains_their_wait
 
 
 def test_a_function_that_computes_as_much_for_each_of_several_lines_is_likely_to_compute_the_same() -> None:
-    def of(*counts: int, lines: Mapping[str, str]) -> EfficiencyReport:
-        rows = tuple(ProfileRow("thread-cpu", NATIVE, prefix, FIT, n) for prefix, n in zip("ab", counts, strict=True))
+    def of(*counts: int, lines: Mapping[str, str], called: Mapping[str, Stack] | None = None) -> EfficiencyReport:
+        stacks = {"a": FIT, "b": FIT} if called is None else called
+        rows = tuple(
+            ProfileRow("thread-cpu", NATIVE, prefix, stacks[prefix], n) for prefix, n in zip("ab", counts, strict=True)
+        )
         cpu = {prefix: 32.0 * n / sum(counts) for prefix, n in zip("ab", counts, strict=True)}
         tasks = {prefix: replace(SKEW, count=n) for prefix, n in zip("ab", counts, strict=True)}
         by_prefix = {prefix: seconds(thread_cpu=each) for prefix, each in cpu.items()}
@@ -227,8 +230,33 @@ def test_a_function_that_computes_as_much_for_each_of_several_lines_is_likely_to
     first = find(of(10, 12, lines=two))[0]
     assert first.title == "The same functions compute for several computations, as much for each"
     assert (first.kind, first.evidence["wall_clock_seconds"]) == ("busy", pytest.approx(0.4 * 8.0))
-    for other in (of(10, 30, lines=two), of(10, 12, lines={"a": two["a"], "b": two["a"]}), of(10, 12, lines={})):
+    # Functions that call the same one are not the same.
+    called = {prefix: (*stack_of(f"me/jobs.py {prefix}"), *FIT) for prefix in "ab"}
+    one_line = {"a": two["a"], "b": two["a"]}
+    others = (of(10, 30, lines=two), of(10, 12, lines=one_line), of(10, 12, lines={}))
+    for other in (*others, of(10, 12, lines=two, called=called)):
         assert "Mostly computing" in {one.title for one in find(other)}
+
+
+def test_where_most_of_the_time_is_useful_a_part_of_it_is_named() -> None:
+    def of(*stacks: Stack, lines: Mapping[str, str]) -> EfficiencyReport:
+        names = "abcd"[: len(stacks)]
+        rows = tuple(
+            ProfileRow("thread-cpu", NATIVE, name, stack, 5) for name, stack in zip(names, stacks, strict=True)
+        )
+        each = seconds(thread_cpu=32.0 / len(stacks))
+        by_prefix, skew = dict.fromkeys(names, each), dict.fromkeys(names, SKEW)
+        return at_work(FIT, cpu=32.0, waits={}, profile=rows, by_prefix=by_prefix, skew=skew, computed_by=lines)
+
+    other = stack_of("me/fit.py score", "numpy/linalg/_linalg.py svd")
+    (one,) = (one for one in find(of(FIT, other, lines={})) if one.kind == "busy")
+    assert one.where.startswith("40 % of all thread time: `fit`, fit.py:1")
+    # what no function of the user's is in is that of one line together
+    line = "`x.std().compute()` in etl.py:7"
+    (one,) = (one for one in find(of(*[FIT[1:]] * 3, FIT, lines=dict.fromkeys("abc", line))) if one.kind == "busy")
+    assert one.where == f"60 % of all thread time: 12 tasks of a, computed by {line}"
+    parts = [stack_of(f"me/fit.py part{i}", "numpy/linalg/_linalg.py svd") for i in range(4)]
+    assert "busy" not in {one.kind for one in find(of(*parts, lines={}))}
 
 
 def test_where_threads_outnumber_cores_the_advice_says_so() -> None:

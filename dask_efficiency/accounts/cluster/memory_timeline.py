@@ -118,10 +118,11 @@ class ClusterMemory:
         for one in levels.values():  # a thousand workers at each round: no Counter, which takes several times as long
             for prefix, (held, _) in one.prefixes.items():
                 prefixes[prefix] = prefixes.get(prefix, 0) + held
-        known = levels.values()
-        numbers = sum(one.share for one in known), sum(one.held for one in known), sum(one.spilled for one in known)
+        process, managed, spilled = (
+            sum(column) for column in zip(_NOTHING, *map(numbers_of, levels.values()), strict=True)
+        )
         limits = [presence.loss.memory_limit or 0 for presence in levels]
-        return cls(levels, numbers, prefixes, sum(limits) if all(limits) else 0)
+        return cls(levels, (process, managed, spilled), prefixes, sum(limits) if all(limits) else 0)
 
     @property
     def now(self) -> MemoryNow:

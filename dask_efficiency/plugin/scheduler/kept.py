@@ -53,7 +53,7 @@ class KeptWatch:
         everything, process = {kept: nbytes for kept, (nbytes, _) in self._seen.items()}, 0
         for address, presence in self._cluster.present.items():
             if presence.memory is not None and presence.memory.process > 0:
-                process += presence.memory.share
+                process += presence.memory.process
                 for opened in self._windows.values() if address in by_worker else ():
                     opened.kept.note(presence.name, presence.memory.process, by_worker[address])
         for opened in self._windows.values():

@@ -224,7 +224,6 @@ class MemoryMeter:
         return encode_levels(
             MemoryLevels(
                 number=self._heartbeats,
-                sharers=len(PROCESS_MEMORY),
                 process=NOT_MEASURED if last is None else last.resident,
                 peak=self._peaks[-1],
                 held=results.held,

@@ -89,9 +89,6 @@ class ProcessMemory:
             if self._status < 0 and sys.platform == "linux":
                 self._open()
 
-    def __len__(self) -> int:
-        return len(self._workers)
-
     def leave(self, worker: object) -> None:
         """Read no more for a worker."""
         with self.lock:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, replace
+from dataclasses import asdict
 
 import pytest
 from hypothesis import given
@@ -100,14 +100,6 @@ def test_prefixes_are_those_with_most_over_time_and_the_rest_is_one():
     assert list(found.prefixes) == ["p8", *(f"p{i}" for i in range(MAX_PREFIXES - 1)), OTHER]
     assert found.prefixes["p8"] == (2, 1000)
     assert [sum(row) for row in zip(*found.prefixes.values(), strict=True)] == list(found.managed)
-
-
-def test_the_memory_of_a_process_counts_once_however_many_workers_share_it():
-    shared, alone = [worker(name) for name in "abcd"], worker("e")
-    for one in shared:
-        one.memory = replace(levels(40, held=5), sharers=4)
-    alone.memory = levels(30)
-    assert ClusterMemory.of([*shared, alone]).now.process == 70
 
 
 def test_live_views_get_the_sums_the_largest_prefixes_and_the_fullest_worker():

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -168,14 +167,6 @@ def test_copies_of_a_result_are_kept_once() -> None:
     cluster.watch.look(0)
     ((*_, nbytes, seconds, _),) = cluster.watch.reply(cluster.window.kept, 10**9)["rows"]
     assert (nbytes, seconds) == (100.0, pytest.approx(1.0))
-
-
-def test_a_process_that_workers_share_counts_once() -> None:
-    cluster = Cluster(worker(Task("load")), worker(Task("load")))
-    for presence in cluster.present.values():
-        presence.memory = replace(presence.memory, sharers=2)
-    cluster.watch.look(0)
-    assert cluster.watch.reply(cluster.window.kept, 1)["peak"] == 100
 
 
 def test_a_worker_has_the_reasons_of_its_own_peak() -> None:

@@ -109,10 +109,7 @@ def test_results_that_count_more_than_the_process_has_are_noted() -> None:
 def test_a_heartbeat_has_the_peaks_of_the_last_ones_and_none_from_before_a_window(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    memory = ProcessMemory()
-    monkeypatch.setattr(memory, "read", lambda: 0)
-    monkeypatch.setattr(memory, "_workers", {"this one": None, "another": None})
-    monkeypatch.setattr(module, "PROCESS_MEMORY", memory)
+    monkeypatch.setattr(module, "PROCESS_MEMORY", SimpleNamespace(read=lambda: 0, lock=threading.Lock()))
     meter = meter_of({})
     meter._worker.state.actors = {}  # type: ignore[misc]
     meter.results.store(0, "x", "load", "", 1)
@@ -120,13 +117,13 @@ def test_a_heartbeat_has_the_peaks_of_the_last_ones_and_none_from_before_a_windo
     sent = []
     for peak in (5, 9, 7):
         meter._heard(MemoryReading(1, 3, peak, 0))
-        sent.append(meter.levels()[:3])
-    assert sent == [[1, 2, [5]], [2, 2, [5, 9]], [3, 2, [5, 9, 7]]]
+        sent.append(meter.levels()[:2])
+    assert sent == [[1, [5]], [2, [5, 9]], [3, [5, 9, 7]]]
     assert meter.results.integrals(2) == {}, "rows that hold nothing are gone"
     meter._heard(MemoryReading(1, 3, 8, 0))
     meter.open_window("w", 1)
     meter._heard(MemoryReading(1, 3, 4, 0))
-    assert meter.levels()[:3] == [4, 2, [4]]
+    assert meter.levels()[:2] == [4, [4]]
 
 
 @pytest.mark.parametrize("its_thread", [True, False])
