@@ -18,8 +18,11 @@ from dask_efficiency.report.head import RunHead
 INDEX = ".dask-efficiency-history"
 #: Ends of the names of saved reports.
 ENDS = (".json", ".json.gz", ".json.bz2", ".json.xz")
-#: What a file system knows of a file by which a change of it shows.
-_STAMPS = ("size", "mtime", "LastModified", "last_modified", "updated", "ETag", "etag")
+#: What a file system knows of a file by which a change of it shows, beside its size.
+_STAMPS = (
+    *("mtime", "LastModified", "last_modified", "updated", "ETag", "etag"),
+    *("created", "modify", "modificationTime"),  # of fsspec's own memory, of FTP and of WebHDFS
+)
 #: Files from which on an index pays. By judgement: fewer heads are read at once.
 WORTH_AN_INDEX = 20
 
@@ -39,9 +42,13 @@ def read_folder(where: str, **storage_options: Any) -> tuple[list[SavedRun], dic
     ------
     FileNotFoundError
         If there is no such folder, or no file matches.
+    ValueError
+        If it is in an archive, or in what else is a file system inside of another.
     """
     import fsspec
 
+    if "::" in where:
+        raise ValueError(f"{where} is a chain of file systems; expected a folder, or a pattern, of one of them")
     file_system, root = fsspec.core.url_to_fs(where, **storage_options)
     is_pattern = any(wildcard in where for wildcard in "*?[") and not file_system.exists(root)
     if not is_pattern and not file_system.isdir(root):
@@ -50,7 +57,8 @@ def read_folder(where: str, **storage_options: Any) -> tuple[list[SavedRun], dic
             f"{where} is {what}; expected a folder of saved reports, or a pattern such as 'main/*.json'"
         )
     listed = file_system.glob(root, detail=True) if is_pattern else file_system.find(root, detail=True)
-    files = {name: about for name, about in sorted(listed.items()) if about.get("type") == "file"}  # no pipe or device
+    followed = {name: _followed(file_system, name, about) for name, about in sorted(listed.items())}
+    files = {name: about for name, about in followed.items() if about.get("type") == "file"}  # no pipe or device
     stamps = {name: _stamp(about) for name, about in files.items() if name.endswith(ENDS)}
     if not stamps:
         raise FileNotFoundError(f"{where} has no saved report: no name in it ends in {', '.join(ENDS)}")
@@ -70,14 +78,26 @@ def read_folder(where: str, **storage_options: Any) -> tuple[list[SavedRun], dic
             not_read[path] = str(error)
             continue
         runs.append(SavedRun(path, head))
-        kept[short] = [stamp, head.to_dict()]
+        if stamp:
+            kept[short] = [stamp, head.to_dict()]
     if len(kept) >= WORTH_AN_INDEX and kept != known:
         _write_index(index, kept, storage_options)
     return runs, not_read
 
 
+def _followed(file_system: Any, name: str, about: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Listed facts of a file, or of that to which a link leads: listings do not follow links."""
+    if about.get("islink") or about.get("type") == "link":
+        with suppress(OSError):  # it leads nowhere
+            followed: Mapping[str, Any] = file_system.info(name)
+            return followed
+    return about
+
+
 def _stamp(about: Mapping[str, Any]) -> str:
-    return " ".join(str(about[name]) for name in _STAMPS if about.get(name) is not None)
+    """Size and time of a file, or a checksum; empty if the size is all that is known."""
+    known = [str(about[name]) for name in _STAMPS if about.get(name) is not None]
+    return " ".join([str(about.get("size")), *known]) if known else ""
 
 
 def _from_index(known: Any, stamp: str) -> RunHead | None:

@@ -30,6 +30,32 @@ def test_urls_are_read(tmp_path: Path) -> None:
     assert [(run.path, run.head.wall_clock_seconds) for run in runs] == [("memory:///nightly/three.json", 60.0)]
 
 
+def test_links_are_followed_and_archives_are_refused(tmp_path: Path) -> None:
+    saved(tmp_path / "kept", [night(0)])
+    links = tmp_path / "links"
+    links.mkdir()
+    (links / "one.json").symlink_to(tmp_path / "kept" / "000.json")
+    (links / "nowhere.json").symlink_to(tmp_path / "gone.json")
+    assert names(read_folder(str(links))) == ["one.json"]
+    with pytest.raises(ValueError, match="chain of file systems"):
+        read_folder(f"zip://::{tmp_path}/runs.zip")
+
+
+def test_a_report_of_equal_size_that_was_replaced_is_read_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    def walls() -> set[float]:
+        return {run.head.wall_clock_seconds for run in read_folder("memory://replaced")[0]}
+
+    def save(wall: float) -> None:
+        for number in range(WORTH_AN_INDEX):
+            night(number, wall).save(f"memory://replaced/{number:03}.json")
+
+    for stamps in (module._STAMPS, ()):  # by its time, and where no time is known
+        monkeypatch.setattr(module, "_STAMPS", stamps)
+        for wall in (60.0, 90.0):
+            save(wall)
+            assert walls() == {wall}
+
+
 def test_other_files_are_named_with_the_reason_and_the_rest_is_read(tmp_path: Path) -> None:
     saved(tmp_path, [night(0)])
     (tmp_path / "other.json").write_text('{"traceEvents": []}')
