@@ -41,6 +41,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     """Tell pytest of the marker, and find folders before a test goes to another one."""
     config.addinivalue_line("markers", MARKER)
+    if "://" in (config.getoption("dask_efficiency_baseline") or ""):
+        raise pytest.UsageError("--dask-efficiency-baseline is a URL; expected a local folder")
     for name in ("dask_efficiency", "dask_efficiency_baseline"):
         if (folder := config.getoption(name)) is not None and "://" not in folder:
             setattr(config.option, name, os.path.join(config.invocation_params.dir, folder))
@@ -128,11 +130,12 @@ def _tell(item: pytest.Item, reports: list[EfficiencyReport], notes: list[str]) 
         name = file_name(item.nodeid, number)
         try:
             if folder is not None:
-                os.makedirs(folder, exist_ok=True)
+                if "://" not in folder:
+                    os.makedirs(folder, exist_ok=True)
                 report.save(os.path.join(folder, name))
             if baseline is not None and not report.ended_by and (line := _compared(baseline, report, name, folder)):
                 told["lines"].append(line)
-        except (OSError, ValueError) as error:
+        except (OSError, ValueError, ImportError) as error:  # ImportError of a URL whose package is missing
             told["notes"].append(str(error))
     item.user_properties.append((_PROPERTY, told))
 

@@ -2,13 +2,14 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 from unittest.mock import Mock
 
 import pytest
 
-from dask_efficiency import compare, load_report
+from dask_efficiency import EfficiencyReport, compare, load_report
 from dask_efficiency.pytest_plugin.limits import EfficiencyLimits
-from dask_efficiency.pytest_plugin.plugin import _compared, _limits, _whole, file_name
+from dask_efficiency.pytest_plugin.plugin import _compared, _limits, _tell, _whole, file_name
 from tests.histories.nights import night
 
 TESTS = """
@@ -135,6 +136,23 @@ def test_a_baseline_is_without_failed_runs_and_without_the_folder_that_is_compar
     assert _compared(baseline, new, "a.py_test[1].json", baseline) == ""
 
 
+def test_reports_are_saved_at_a_url_and_a_url_that_cannot_be_is_a_note(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def told(folder: str) -> dict[str, Any]:
+        options = {"dask_efficiency": folder, "dask_efficiency_baseline": None}
+        item = Mock(nodeid="a.py::test", user_properties=[], config=Mock(getoption=options.get))
+        _tell(item, [night(0)], [])
+        return dict(item.user_properties)["dask_efficiency"]
+
+    monkeypatch.chdir(tmp_path)
+    assert told("memory://tests")["notes"] == []
+    assert load_report("memory://tests/a.py_test.json").name == "nightly.py"
+    monkeypatch.setattr(EfficiencyReport, "save", Mock(side_effect=ImportError("Please install gcsfs")))
+    assert told("gs://bucket")["notes"] == ["Please install gcsfs"]
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_limits_of_a_module_hold_beside_those_of_a_test_and_each_has_a_name() -> None:
     def of(*marks: pytest.MarkDecorator) -> EfficiencyLimits:
         return _limits(Mock(iter_markers=lambda name: (one.mark for one in marks if one.name == name)))
@@ -227,6 +245,7 @@ def test_reports_are_compared_with_those_of_a_baseline(tmp_path: Path) -> None:
     ran(tmp_path, *options, "main/2")
     output = ran(tmp_path, *options, "branch", "--dask-efficiency-baseline", "main")
     assert output.count("    against the baseline: ") == 2, output
+    assert "--dask-efficiency-baseline is a URL" in ran(tmp_path, "--dask-efficiency-baseline", "s3://bucket/main")
 
 
 @pytest.mark.cluster
