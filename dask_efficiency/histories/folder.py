@@ -61,11 +61,12 @@ def read_folder(where: str, **storage_options: Any) -> tuple[list[SavedRun], dic
     files = {name: about for name, about in followed.items() if about.get("type") == "file"}  # no pipe or device
     stamps = {name: _stamp(about) for name, about in files.items() if name.endswith(ENDS)}
     if not stamps:
-        raise FileNotFoundError(f"{where} has no saved report: no name in it ends in {', '.join(ENDS)}")
+        what = "no file that matches has a name that" if is_pattern else "no name in it"
+        raise FileNotFoundError(f"{where} has no saved report: {what} ends in {', '.join(ENDS)}")
     folder = os.path.dirname(root.split("*")[0].split("?")[0].split("[")[0]) if is_pattern else root.rstrip("/")
     index = file_system.unstrip_protocol(f"{folder}/{INDEX}")
     known = _read_index(index, storage_options)
-    kept: dict[str, Any] = {}
+    kept: dict[str, Any] = dict(known) if is_pattern else {}  # a pattern may leave files of the folder out
     runs, not_read = [], {}
     for name, stamp in stamps.items():
         path = name if "://" not in where else file_system.unstrip_protocol(name)

@@ -100,6 +100,20 @@ def test_an_index_saves_reading_heads_and_only_that(tmp_path: Path, monkeypatch:
     assert again[5].head.wall_clock_seconds == 90.0
 
 
+def test_a_pattern_leaves_other_files_in_the_index(tmp_path: Path) -> None:
+    saved(tmp_path, [night(number) for number in range(2 * WORTH_AN_INDEX)])
+    read_folder(str(tmp_path))
+    whole = (tmp_path / INDEX).read_bytes()
+    assert len(read_folder(str(tmp_path / "*[0-4].json"))[0]) == WORTH_AN_INDEX
+    assert (tmp_path / INDEX).read_bytes() == whole
+
+
+def test_a_pattern_of_folders_is_refused_as_one(tmp_path: Path) -> None:
+    saved(tmp_path / "abc1", [night(0)])
+    with pytest.raises(FileNotFoundError, match="no file that matches"):
+        read_folder(str(tmp_path / "abc*"))
+
+
 @pytest.mark.parametrize("content", [b"", b"{", b"[1]", b'{"version": "0"}', b'\xff\xfe{"runs": 1}'])
 def test_a_damaged_index_is_written_anew(tmp_path: Path, content: bytes) -> None:
     saved(tmp_path, [night(number) for number in range(WORTH_AN_INDEX)])
