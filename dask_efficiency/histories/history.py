@@ -14,6 +14,7 @@ from dask_efficiency.histories.change_points import LEAST_CHANGE, change_points
 from dask_efficiency.histories.folder import SavedRun, read_folder
 from dask_efficiency.report.compare import Comparison, compare
 from dask_efficiency.report.difference import Difference
+from dask_efficiency.report.head import given_labels
 from dask_efficiency.show.shown import Shown, late
 
 if TYPE_CHECKING:
@@ -126,7 +127,8 @@ class RunSeries:
         values = _values(before, figure)
         stretch = values[max(change_points(values), default=0) :]
         found = Difference(stretch[-JUDGED_BY:], _values((latest,), figure))
-        is_worse = found.rise > than and not found.within_spread and found.change > SPREADS * (found.spread or 0.0)
+        over = round(found.rise - float(than), 9)  # 0.1 as a float is more than a tenth
+        is_worse = over > 0 and not found.within_spread and found.change > SPREADS * (found.spread or 0.0)
         return WorseRun(self.name, figure, latest, found) if is_worse else None
 
 
@@ -241,7 +243,7 @@ def history(
     """
     place = os.fspath(where)
     found, not_read = read_folder(place, **storage_options)
-    wanted = (labels or {}).items()
+    wanted = given_labels(labels or {}).items()
     runs = [run for run in found if wanted <= run.head.labels.items() and name in ("", run.head.name)]
     if not runs:
         raise FileNotFoundError(_none_of(place, len(found), not_read))

@@ -75,8 +75,8 @@ def _settings(found: Comparison) -> Iterator[str]:
     others = (name for name in found.environment if name not in ("workers", "threads", "commit"))
     differ = [name for name in others if not set.intersection(*map(set, found.environment[name]))]
     for name in differ[:MAX_SETTINGS]:
-        before, after = found.environment[name]
-        yield f"{name_of(name)} {name_of(before[-1] or 'unknown')} -> {name_of(after[0] or 'unknown')}"
+        before, after = (run.environment.get(name, "") for run in (found.before[-1], found.after[0]))
+        yield f"{name_of(name)} {name_of(before or 'unknown')} -> {name_of(after or 'unknown')}"
     if differ[MAX_SETTINGS:]:
         yield f"{len(differ) - MAX_SETTINGS} more settings"
 

@@ -1,4 +1,5 @@
 import math
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -55,6 +56,13 @@ def test_other_workers_tasks_and_commits_are_reasons(tmp_path: Path) -> None:
     assert found[-1] == "commit 0909090909 -> 0a0a0a0a0a"
 
 
+def test_the_version_before_a_change_is_that_of_the_last_run_before_it(tmp_path: Path) -> None:
+    versions = [*"112211", *"33333"]
+    nights = [night(i, 90.0 if dask == "3" else 60.0, environment={"dask": dask}) for i, dask in enumerate(versions)]
+    (change,) = dask_efficiency.history(saved(tmp_path, nights)).changes
+    assert reasons(change)[-1] == "dask 1 -> 3"
+
+
 def test_memory_is_a_figure_of_its_own(tmp_path: Path) -> None:
     nights = [night(i, peak=(6 if i >= 12 else 4) * GIB) for i in range(20)]
     (change,) = dask_efficiency.history(saved(tmp_path, nights)).changes
@@ -97,12 +105,13 @@ def test_what_was_mended_long_ago_is_no_headline(tmp_path: Path) -> None:
 def test_runs_of_other_names_and_labels_are_kept_apart(tmp_path: Path) -> None:
     nights = [night(i, 60.0, labels={"branch": "main"}) for i in range(12)]
     nights += [night(i, 200.0, labels={"branch": "try"}) for i in range(12, 18)]
-    nights += [night(i, 5.0, name="other.py") for i in range(4)]
+    nights += [night(i, 15.0, name="other.py", labels={"n": "1"}) for i in range(4)]
     folder = saved(tmp_path, nights)
     assert [one.name for one in dask_efficiency.history(folder).series] == ["nightly.py", "other.py"]
     assert len(dask_efficiency.history(folder, labels={"branch": "main"}).runs) == 12
     assert not dask_efficiency.history(folder, labels={"branch": "main"}).changes
     assert len(dask_efficiency.history(folder, name="other.py").runs) == 4
+    assert len(dask_efficiency.history(folder, labels={"n": 1}).runs) == 4  # type: ignore[dict-item]  # kept as a text
     with pytest.raises(FileNotFoundError, match="22 reports, and none of that name"):
         dask_efficiency.history(folder, name="third.py")
 
@@ -123,6 +132,12 @@ def test_a_run_that_is_worse_than_those_before_it_vary_is_told(tmp_path: Path) -
     assert dask_efficiency.history(folder).worse(0.5) == ()
     saved(tmp_path, [*nights, night(12, 60.0, peak=2 * GIB)])
     assert [one.figure for one in dask_efficiency.history(folder).worse(0.1)] == ["worker_peak_bytes"]
+
+
+def test_a_run_that_takes_as_much_as_is_allowed_is_not_worse(tmp_path: Path) -> None:
+    found = dask_efficiency.history(saved(tmp_path, [*(night(i) for i in range(12)), night(12, 66.0)]))
+    assert found.worse(Fraction(1, 10)) == ()
+    assert len(found.worse(Fraction(9, 100))) == 1
 
 
 def test_a_run_within_what_those_before_it_vary_by_is_not_worse(tmp_path: Path) -> None:
