@@ -26,6 +26,7 @@ from benchmarks.public_reports.programs import (
 )
 
 CLUSTER = TWO_BY_ONE
+NEEDS = ("scipy",)
 IMAGES, SIDE, WIDTH = 32, scaled(240), 21
 
 EXPECTED = Expected(
