@@ -19,7 +19,7 @@ from dask_efficiency.show.finding import MOST, WORTH_FINDING
 
 #: Prefix of the task that puts the result of a ``compute()`` together.
 FINALIZE = "finalize"
-#: Bytes of results from which it is said what came to a client. By judgement.
+#: Bytes of results from which it is said what came to a client, and of an array from which it is large. By judgement.
 LARGE_RESULTS = 1_000_000
 #: Bytes of a task from which it carries an object: twenty times what Dask says of a task with its function by value. By
 #: judgement.
@@ -165,7 +165,8 @@ def kind_of(load: Load) -> str:
     if load.what != RESULTS or not load.type_name:
         return ""
     # tables and arrays are pickled as buffers: where one is large, it is its size that takes the time
-    return "large-results" if load.each >= LARGE_RESULT_BYTES and not load.items else "pickled-results"
+    large = LARGE_RESULTS if load.type_name == "ndarray" else LARGE_RESULT_BYTES
+    return "large-results" if load.each >= large and not load.items else "pickled-results"
 
 
 def heavy_loads(report: EfficiencyReport) -> list[tuple[Load, str, float]]:

@@ -92,6 +92,9 @@ def test_pickled_results_explain_the_waiting_for_data_by_type() -> None:
     large = tuple(replace(each, value=1e9) if each.unit == BYTES else each for each in metered)
     kind, where = first(run(metered=large, idle="waiting-on-data"))
     assert (kind, where.split(",")[:2]) == ("large-results", ["4 results of fit (Forest", " 238 MiB each)"])
+    # so do arrays, which hold no objects
+    of_arrays = tuple(replace(each, label=each.label.replace("Forest", "ndarray")) for each in metered)
+    assert first(run(metered=of_arrays, idle="waiting-on-data"))[0] == "large-results"
     of_objects = (*large, row("w0", "fit", "sending results to a worker: Forest", ITEMS, 4e6))
     assert first(run(metered=of_objects, idle="waiting-on-data"))[0] == "pickled-results"
     arrays = tuple(replace(each, label=each.label.partition(":")[0]) for each in metered)
