@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,8 +21,10 @@ MARKER = (
     "efficiency(max_seconds=, min_efficiency=, max_memory=, no=[]): report on this test's cluster by dask-efficiency, "
     "and fail beyond these limits"
 )
-#: Name of what a test tells the summary, as a property of its report.
-_PROPERTY = "dask_efficiency"
+#: Attribute of a test's report with what it tells the summary, which travels from the processes of pytest-xdist; a
+#: property would be written to JUnit's XML as well.
+_ATTRIBUTE = "dask_efficiency"
+_TOLD = pytest.StashKey[dict[str, Any]]()
 #: Tests in the summary, the longest first; and characters of a file's name.
 _SHOWN, _LONGEST = 10, 150
 
@@ -137,7 +139,16 @@ def _tell(item: pytest.Item, reports: list[EfficiencyReport], notes: list[str]) 
                 told["lines"].append(line)
         except (OSError, ValueError, ImportError) as error:  # ImportError of a URL whose package is missing
             told["notes"].append(str(error))
-    item.user_properties.append((_PROPERTY, told))
+    item.stash[_TOLD] = told
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> Generator[None, Any, Any]:
+    """Give what a test told to the report of its call."""
+    report = yield
+    if call.when == "call" and _TOLD in item.stash:
+        setattr(report, _ATTRIBUTE, item.stash[_TOLD])
+    return report
 
 
 def file_name(node: str, number: int = 1) -> str:
@@ -169,14 +180,8 @@ def _whole(folder: str, name: str, *, but: str | None) -> list[EfficiencyReport]
 
 def pytest_terminal_summary(terminalreporter: Any) -> None:
     """Write what the tests of all processes told: the longest first, and what was not measured."""
-    told = [
-        value
-        for reports in terminalreporter.stats.values()
-        for report in reports
-        if getattr(report, "when", "") == "call"
-        for name, value in report.user_properties
-        if name == _PROPERTY
-    ]
+    reports = (report for reports in terminalreporter.stats.values() for report in reports)
+    told = [getattr(report, _ATTRIBUTE) for report in reports if hasattr(report, _ATTRIBUTE)]
     if not told:
         return
     from dask_efficiency.show.figures import harmless

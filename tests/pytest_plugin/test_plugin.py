@@ -9,7 +9,7 @@ import pytest
 
 from dask_efficiency import EfficiencyReport, compare, load_report
 from dask_efficiency.pytest_plugin.limits import EfficiencyLimits
-from dask_efficiency.pytest_plugin.plugin import _compared, _limits, _tell, _whole, file_name
+from dask_efficiency.pytest_plugin.plugin import _TOLD, _compared, _limits, _tell, _whole, file_name
 from tests.histories.nights import night
 
 TESTS = """
@@ -104,7 +104,8 @@ def ran(folder: Path, *options: str, tests: str = TESTS) -> str:
 @pytest.mark.cluster
 @pytest.mark.parametrize("processes", [[], ["-p", "xdist", "-n", "2"]], ids=["alone", "xdist"])
 def test_each_marked_test_has_its_report_and_keeps_its_limits(tmp_path: Path, processes: list[str]) -> None:
-    output = ran(tmp_path, "--dask-efficiency", "runs", *processes)
+    output = ran(tmp_path, "--dask-efficiency", "runs", "--junit-xml", "junit.xml", *processes)
+    assert "<propert" not in (tmp_path / "junit.xml").read_text()
     assert "3 failed, 7 passed, 1 skipped" in output, output
     saved = {path.name: load_report(path) for path in (tmp_path / "runs").iterdir()}
     assert sorted(saved) == sorted(f"test_them.py_{name}.json" for name in MEASURED)
@@ -141,9 +142,9 @@ def test_reports_are_saved_at_a_url_and_a_url_that_cannot_be_is_a_note(
 ) -> None:
     def told(folder: str) -> dict[str, Any]:
         options = {"dask_efficiency": folder, "dask_efficiency_baseline": None}
-        item = Mock(nodeid="a.py::test", user_properties=[], config=Mock(getoption=options.get))
+        item = Mock(nodeid="a.py::test", stash=pytest.Stash(), config=Mock(getoption=options.get))
         _tell(item, [night(0)], [])
-        return dict(item.user_properties)["dask_efficiency"]
+        return item.stash[_TOLD]
 
     monkeypatch.chdir(tmp_path)
     assert told("memory://tests")["notes"] == []
