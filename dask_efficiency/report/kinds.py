@@ -98,6 +98,7 @@ _CONDITIONS: Mapping[str, Callable[[Conditions], bool]] = {
     "scheduler-busy": lambda facts: facts.scheduler_busy,
     "imports": lambda facts: facts.imports,
     "larger": lambda facts: facts.sizes.wanted > 1,
+    "in-one": lambda facts: facts.waited_for in facts.sizes.in_one,
     "smaller": lambda facts: facts.sizes.smaller > 1,
     "skewed": lambda facts: facts.larger_input >= SIZES_DIFFER,
     "long-task": lambda facts: facts.alone >= MOST,
@@ -324,6 +325,7 @@ idle/graph: Threads idle while the scheduler takes in a graph
 idle/parallelism: Threads idle, too few tasks at a time
     skewed: Split or salt the key: the input of the longest task is {larger} times as large.
     for-shuffle: Shuffle fewer bytes, such as fewer columns, or filter first: all waited until the shuffle had ended.
+    in-one: Pass split_out={threads} to that aggregation: all waited for {waited_for}, in which one task has all of its result.
     for-result: Reduce the result, write it to files, or persist() it: one task put all of it together for the client.
     long-task: Split that task: for {alone} of the makespan, it ran and other threads had none.
     chained: More workers do not help: one chain of tasks is {chain} of the makespan.

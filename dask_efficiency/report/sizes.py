@@ -29,6 +29,9 @@ COPIES, OF_MEMORY = 4, 0.5
 MORE_OF_LONGEST = 0.1
 #: Bytes below which results are no partitions or chunks, but a few numbers each. By judgement.
 MIN_CHUNK = 1 << 16
+#: End of the prefix of tasks in which a dataframe is reduced to one partition, unless ``split_out`` says how
+#: many; bytes of a result from which that matters. By judgement.
+TREE, LARGE = "-tree", 1 << 20
 #: Bytes that a process of Dask takes before it has any data, with pandas: measured.
 PROCESS = 150 << 20
 
@@ -67,14 +70,15 @@ class Sizes:
     processes: int = 0
     #: Threads of a worker whose waits would overlap with each other's computing.
     nthreads: int = 0
+    #: Prefixes of aggregations of dataframes of which one task has all of a large result.
+    in_one: frozenset[str] = frozenset()
     #: What makes partitions of another size: ``chunks="{size}"``; empty if it is not known.
     call: str = ""
 
     def words(self) -> dict[str, str]:
         """Figures for use in a sentence."""
         times = max(self.times, 1)
-        fewer, size = -(-self.small.tasks // times), format_bytes(self.small.nbytes * times).replace(" ", "")
-        call = self.call.format(size=size, n=fewer, times=self.times)
+        fewer, call = -(-self.small.tasks // times), in_numbers(self.call, self.small, times)
         smaller = max(self.smaller, 1)
         these = self.small.words(self.rounds)
         larger = f"Use fewer threads: {these} are too few to be joined, and too small for so many threads"
@@ -105,29 +109,24 @@ def sizes_of(report: EfficiencyReport) -> Sizes:
     known = {prefix: one for prefix, one in report.skew.items() if one.count and prefix != OTHER}
     if not known or not threads:
         return NO_SIZES
-    small = [one for one in known.values() if one.median_seconds < SMALL_TASK_SECONDS]
-    long = max(known.values(), key=lambda one: one.count * one.median_seconds)
-    most = max(small, key=lambda one: one.count, default=long)
-    wide = {prefix: one for prefix, one in known.items() if one.count > MOST * most.count}
-    alike, few, rounds = _alike(most, known), _alike(long, known), max(report.rounds, 1)
-    tasks = sum(one.count for one in known.values())
-    larger = joined(
-        report.breakdown.ns(*GOOD, Bucket.THREAD_NONCPU) / 1e9 / tasks,
-        count=max(most.count // rounds, 1),
-        median=most.median_seconds,
-        longest=max(one.max_seconds for one in wide.values()),
+    rounds, tasks = max(report.rounds, 1), sum(one.count for one in known.values())
+    larger = larger_partitions(
+        known,
+        seconds=report.breakdown.ns(*GOOD, Bucket.THREAD_NONCPU) / 1e9 / tasks,
         share=report.breakdown.ns(*HELD) / 1e9 / threads / rounds,
         threads=threads,
-        room=_room(report) / max(COPIES * alike.nbytes, *(one.p95_working for one in wide.values()), 1e-9),
+        rounds=rounds,
+        memory=_memory_of_a_thread(report),
     )
+    long = longest_prefix(known)
     # A prefix with fewer tasks than there were graphs was not in all of them.
     per_thread = long.count / (rounds if long.count >= rounds else 1) / threads
     # With less to do than Dask needs for a task, smaller ones only cost more.
     split = math.ceil(TASKS_OF_A_THREAD / per_thread) if per_thread < TASKS_OF_A_THREAD else 0
     can_change = larger.times > 1 or larger.by_memory or threads > 1
     return Sizes(
-        small=alike,
-        long=few,
+        small=larger.small,
+        long=Alike(long.count, long.median_seconds, _widest(long, known)),
         rounds=rounds,
         times=larger.times,
         wanted=larger.wanted if can_change else 0,
@@ -135,50 +134,68 @@ def sizes_of(report: EfficiencyReport) -> Sizes:
         smaller=min(split, int(long.median_seconds / TASK_SECONDS)) if split > 1 else 0,
         processes=_processes(report),
         nthreads=_nthreads(report),
-        call=_call(report, wide, alike.nbytes),
+        in_one=frozenset(n for n, one in known.items() if n.endswith(TREE) and one.max_bytes >= LARGE and threads > 1),
+        call=_call(report, larger),
     )
 
 
-def _alike(most: Skew, known: Mapping[str, Skew]) -> Alike:
-    nbytes = max(one.median_bytes for one in known.values() if one.count > MOST * most.count)
-    return Alike(most.count, most.median_seconds, nbytes)
-
-
-class JoinedTasks(NamedTuple):
-    """Number of neighbours that make one task; 0 where none are to be joined."""
+class Larger(NamedTuple):
+    """Number of neighbours to be joined to one task, as larger partitions do; 0 where none are."""
 
     times: int
     #: Without limits, and True if the limit is memory rather than the number of threads.
     wanted: int
     by_memory: bool
+    #: Those that are joined, and by prefix all of which there are about as many.
+    small: Alike
+    wide: Mapping[str, Skew]
 
 
-def joined(
-    seconds: float, *, count: int, median: float, longest: float, share: float, threads: int, room: float
-) -> JoinedTasks:
+def larger_partitions(
+    known: Mapping[str, Skew], *, seconds: float, share: float, threads: int, rounds: int, memory: float
+) -> Larger:
     """Choose how many tasks to join, so that each takes :data:`TASK_SECONDS`.
 
     Parameters
     ----------
+    known
+        Tasks by prefix; those of the prefix that has most small ones are joined, with as many of others.
     seconds
         Mean of all tasks.
-    count, median, longest
-        Number of tasks of the prefix that has most, and their median; and the longest task, in seconds.
     share, threads
         Seconds of work for each thread, and the number of threads: each is left with several tasks, and the longest
         does not end long after all others.
-    room
-        How many times as large partitions may be for memory.
+    rounds
+        Number of graphs that ran one after the other.
+    memory
+        Bytes that a thread may have for its partitions.
     """
+    small = [one for one in known.values() if one.median_seconds < SMALL_TASK_SECONDS]
+    most = max(small, key=lambda one: one.count, default=longest_prefix(known))
+    wide = {prefix: one for prefix, one in known.items() if one.count > MOST * most.count}
+    median, nbytes, count = most.median_seconds, _widest(most, known), max(most.count // rounds, 1)
+    longest = max(one.max_seconds for one in wide.values())
+    room = memory / max(COPIES * nbytes, *(one.p95_working for one in wide.values()), 1e-9)
     wanted = int(min(TASK_SECONDS / seconds, count)) if seconds > 0 else 0
     more = max(share / 2 - longest, MORE_OF_LONGEST * longest)
     balanced = more / median + 1.0 if median > 0 else math.inf
     by_threads = min(count / (TASKS_OF_A_THREAD * threads), balanced)
     times = _round(min(wanted, room, by_threads))
-    return JoinedTasks(times if times > 1 else 0, wanted if wanted > 1 else 0, room < by_threads)
+    found = (times if times > 1 else 0, wanted if wanted > 1 else 0, room < by_threads)
+    return Larger(*found, Alike(most.count, median, nbytes), wide)
 
 
-def _room(report: EfficiencyReport) -> float:
+def longest_prefix(known: Mapping[str, Skew]) -> Skew:
+    """Tasks of the prefix that took most time."""
+    return max(known.values(), key=lambda one: one.count * one.median_seconds)
+
+
+def _widest(most: Skew, known: Mapping[str, Skew]) -> float:
+    """Bytes of the largest results that about as many tasks have."""
+    return max(one.median_bytes for one in known.values() if one.count > MOST * most.count)
+
+
+def _memory_of_a_thread(report: EfficiencyReport) -> float:
     """Bytes of chunks that a thread may have in memory; infinite where nothing is known."""
     limits = [(one.limit or one.host, report.nthreads.get(name, 1)) for name, one in report.memory.items()]
     return min((OF_MEMORY * limit / nthreads for limit, nthreads in limits if limit), default=math.inf)
@@ -218,21 +235,41 @@ def tasks_fit(report: EfficiencyReport, nthreads: int, limit: float) -> bool:
     return not limit or PROCESS + nthreads * max(working, default=0.0) <= limit
 
 
-def _call(report: EfficiencyReport, wide: Mapping[str, Skew], nbytes: float) -> str:
+def _call(report: EfficiencyReport, larger: Larger) -> str:
     """Change that makes larger partitions, by what the keys and the lines of code say of the collection."""
-    frames = {frame.file for row in report.profile for frame in row.stack}
-    lines = " ".join(report.computed_by.get(prefix, "") for prefix in wide)
+    files = {frame.file for row in report.profile for frame in row.stack}
+    lines = " ".join(report.computed_by.get(prefix, "") for prefix in larger.wide)
     if "client.map(" in lines or "client.submit(" in lines:
-        return "pass client.map lists of {times} items"
-    if nbytes < MIN_CHUNK:
-        return ""
+        return CALLS
     # A call behind these would leave the small tasks, and join their results.
-    if any("pandas/" in file or "dask/dataframe" in file for file in frames):
-        number = "npartitions={n}" if report.rounds <= 1 else "npartitions="
-        return f"{number} or blocksize= where the dataframe begins"
-    if any(_dimensions(one.longest_key) > 1 for one in wide.values()):
-        return 'chunks="{size}" where the array begins, or else x.rechunk'
-    return ""
+    if larger.small.nbytes >= MIN_CHUNK and any("pandas/" in file or "dask/dataframe" in file for file in files):
+        return FRAMES if report.rounds <= 1 else FRAMES.replace("{n}", "")
+    found = call_by_keys(larger)
+    is_array = found == FRAMES_OR_ARRAYS and any("numpy/" in file or "dask/array" in file for file in files)
+    return ARRAYS if is_array else found if found == ARRAYS else ""
+
+
+#: Changes that make larger partitions, by collection; those of a size are where it begins.
+CALLS = "pass client.map lists of {times} items"
+FRAMES = "npartitions={n} or blocksize= where the dataframe begins"
+ARRAYS = 'chunks="{size}" where the array begins, or else x.rechunk'
+FRAMES_OR_ARRAYS = 'npartitions={n} of a dataframe or bag, or chunks="{size}" of an array, where it begins'
+
+
+def call_by_keys(larger: Larger) -> str:
+    """Change that makes larger partitions, by the keys alone; empty if they do not tell it."""
+    dimensions = max(_dimensions(one.longest_key) for one in larger.wide.values())
+    if not dimensions:
+        return CALLS
+    if larger.small.nbytes < MIN_CHUNK:
+        return ""
+    return ARRAYS if dimensions > 1 else FRAMES_OR_ARRAYS
+
+
+def in_numbers(call: str, small: Alike, times: int) -> str:
+    """Word a change of partitions with their number and size."""
+    size = format_bytes(small.nbytes * times).replace(" ", "")
+    return call.format(size=size, n=-(-small.tasks // times), times=times)
 
 
 def _dimensions(key: str) -> int:

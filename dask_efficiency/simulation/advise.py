@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 
 from dask_efficiency.runs.trace.run_trace import RunTrace
 from dask_efficiency.simulation import calls
@@ -18,26 +19,28 @@ from dask_efficiency.simulation.model.advice import (
     still_better,
 )
 from dask_efficiency.simulation.model.cluster import ClusterSpec
-from dask_efficiency.simulation.model.ensemble import SeededJob, Wanted, check_seeds
+from dask_efficiency.simulation.model.ensemble import Ensemble, SeededJob, Wanted, check_seeds
 from dask_efficiency.simulation.model.requirements import UnplaceableError, check_cluster
-from dask_efficiency.simulation.model.result import Prediction, SelfReplay, predict, self_replay_job
+from dask_efficiency.simulation.model.result import SelfReplay, own_job, predict
 from dask_efficiency.simulation.model.run_figures import RunFigures
 
-#: Simulated runs of each setting that is tried; one of runs of so many tasks, so that a search takes two minutes.
-TRIES, MANY_TASKS = 2, 3_000
+#: Default seeds of each setting that is shown; and of those of runs of more than so many tasks, so that a search takes
+#: two minutes.
+SEEDS, FEWER, MANY_TASKS = 6, 4, 3_000
 
 
 def advise(
     trace: RunTrace,
     *,
     price_per_worker_hour: float | None = None,
-    seeds: int | Sequence[int] = 6,
+    seeds: int | Sequence[int] | None = None,
     force: bool = False,
 ) -> Advice:
     """Search the settings with which a recorded run is fastest, and those with which it is cheapest.
 
     Numbers of workers, their threads and memory, the size of partitions or chunks, and the scheduler's saturation: a
-    dozen or two settings are simulated, as by :func:`~dask_efficiency.simulate`; what helps alone is tried together.
+    dozen settings are simulated once, as by :func:`~dask_efficiency.simulate`, a knob at a time, and the best of them
+    several times.
 
     Parameters
     ----------
@@ -46,7 +49,7 @@ def advise(
     price_per_worker_hour
         Of a worker as it was, any currency; workers with other threads cost in proportion. None leaves money out.
     seeds
-        Simulated runs, or their seeds, of each setting that is shown.
+        Simulated runs, or their seeds, of each setting that is shown; by default 6, or 4 of runs of many tasks.
 
     Returns
     -------
@@ -64,57 +67,70 @@ def advise(
     --------
     >>> advise(load_trace("run.trace"), price_per_worker_hour=0.4)  # doctest: +SKIP
     """
-    chosen = check_seeds(seeds)
+    many = len(trace.tasks) > MANY_TASKS
+    chosen = check_seeds((FEWER if many else SEEDS) if seeds is None else seeds)
     if price_per_worker_hour is not None and not 0 <= price_per_worker_hour < math.inf:
         raise ValueError(f"price_per_worker_hour is {price_per_worker_hour!r}; expected 0 or more")
     notes = calls.checked(trace, force=force)
     cluster = ClusterSpec.from_trace(trace)
     own, limit = own_setting(cluster), limits(trace, cluster)
-    recorded = RunFigures.of(trace)
-    with calls.simulated(trace, [self_replay_job(trace, own.job(cluster))]) as ensembles:
-        judged = calls.trusted(SelfReplay(recorded, next(ensembles)), force=force)
-    rounds = search(own, limit)
-    tries = range(1 if len(trace.tasks) > MANY_TASKS else TRIES)
-    tried, asked = dict[Setting, float](), next(rounds)
-    while True:
-        tried |= _simulate(trace, cluster, asked, tries)
-        if tried[own] == math.inf:  # it did end
-            tried[own] = recorded.makespan_seconds
+    as_it_was, replayed = SeededJob(own.job(cluster), chosen), SeededJob(own_job(trace), chosen)
+    # Beside others on its cores, the run is judged with them, and compared without.
+    first = [replayed] if replayed == as_it_was else [replayed, as_it_was]
+    rounds, settings = search(own, limit), dict[str, Setting]()
+    jobs = _jobs(trace, cluster, next(rounds))
+    with calls.simulated(trace, [*first, *filter(None, jobs.values())]) as ensembles:
+        judged = calls.trusted(SelfReplay(RunFigures.of(trace), next(ensembles)), force=force)
+        runs = next(ensembles) if len(first) > 1 else judged.runs
+        tried = {own: runs.median} | _took(jobs, ensembles)
+    while not settings:
         try:
-            asked = rounds.send(tried)
+            jobs = _jobs(trace, cluster, rounds.send(tried))
         except StopIteration as found:
-            settings: dict[str, Setting] = found.value
-            break
-    jobs = {name: setting.job(cluster) for name, setting in settings.items()}
-    predictions = dict[str, Prediction]()
-    seeded = [SeededJob(job, chosen, may_stand_still=name != AS_IT_WAS) for name, job in jobs.items()]
-    with calls.simulated(trace, seeded) as ensembles:
-        for (name, job), runs in zip(jobs.items(), ensembles, strict=True):
-            if name == AS_IT_WAS or not (runs.stands_still or runs.overfull):
+            settings |= found.value
+        else:
+            with calls.simulated(trace, [*filter(None, jobs.values())]) as ensembles:
+                tried |= _took(jobs, ensembles)
+    predictions = {AS_IT_WAS: predict(trace, as_it_was.job, runs, judged, notes)}
+    best = {name: setting.job(cluster) for name, setting in settings.items() if name != AS_IT_WAS}
+    with calls.simulated(trace, [SeededJob(job, chosen, may_stand_still=True) for job in best.values()]) as ensembles:
+        for name, job in best.items():
+            runs = next(ensembles)
+            if not (runs.stands_still or runs.overfull):
                 predictions[name] = predict(trace, job, runs, judged, notes)
     left = still_better(own, settings, {name: one.makespan_seconds for name, one in predictions.items()})
-    settings = {name: settings[name] for name in left}
-    predictions = {name: predictions[name] for name in left}
-    unknown = (*_unknown(cluster, own, limit), *predictions[AS_IT_WAS].notes)
-    return Advice(settings, predictions, len(tried), price_per_worker_hour, unknown)
+    return Advice(
+        {name: settings[name] for name in left},
+        {name: predictions[name] for name in left},
+        limit.tasks,
+        len(tried),
+        price_per_worker_hour,
+        (*_unknown(cluster, own, limit), *predictions[AS_IT_WAS].notes),
+    )
 
 
-def _simulate(
-    trace: RunTrace, cluster: ClusterSpec, settings: Sequence[Setting], seeds: Sequence[int]
-) -> dict[Setting, float]:
-    """Seconds of each setting; infinite where tasks cannot be placed, the run does not end, or workers are killed."""
-    took, jobs = dict.fromkeys(settings, math.inf), dict[Setting, SeededJob]()
+#: By setting: its job; None if tasks cannot be placed.
+_Jobs = Mapping[Setting, SeededJob | None]
+
+
+def _jobs(trace: RunTrace, cluster: ClusterSpec, settings: Sequence[Setting]) -> _Jobs:
+    """Jobs of settings that are tried, with one simulated run each."""
+    jobs = dict[Setting, SeededJob | None](dict.fromkeys(settings))
     for setting in settings:
         job = setting.job(cluster)
-        try:
+        with suppress(UnplaceableError):
             check_cluster(trace, job.cluster)
-        except UnplaceableError:
-            continue
-        jobs[setting] = SeededJob(job, seeds, Wanted.NOTHING, may_stand_still=True)
-    with calls.simulated(trace, [*jobs.values()]) as ensembles:
-        for setting, runs in zip(jobs, ensembles, strict=True):
-            if not runs.stands_still and not runs.overfull:
-                took[setting] = runs.median
+            jobs[setting] = SeededJob(job, range(1), Wanted.NOTHING, may_stand_still=True)
+    return jobs
+
+
+def _took(jobs: _Jobs, ensembles: Iterator[Ensemble]) -> dict[Setting, float]:
+    """Seconds of each setting; infinite where it cannot be placed, the run does not end, or workers are killed."""
+    took = dict.fromkeys(jobs, math.inf)
+    for setting in filter(jobs.__getitem__, jobs):
+        runs = next(ensembles)
+        if not runs.stands_still and not runs.overfull:
+            took[setting] = runs.median
     return took
 
 
@@ -128,7 +144,7 @@ def _unknown(cluster: ClusterSpec, own: Setting, limit: Limits) -> list[str]:
             f"No more threads than the {limit.threads:g} cores of the host were tried, as tasks compute on these; "
             "workers on other hosts would have their own: `simulate --cores` tries them."
         )
-    if limit.chunks(own) > 1:
+    if limit.tasks.times(own) > 1:
         notes.append("Larger partitions are simulated at the same work: what each call of a library costs stays.")
     if all(worker.nthreads == 1 for worker in cluster.workers):
         notes.append("Workers had one thread: how tasks wait for Python's lock (GIL) beside others is not known.")

@@ -275,13 +275,19 @@ def _warnings() -> Iterator[list[str]]:
 
 @click.command("advise")
 @click.option("--price", type=click.FloatRange(min=0), metavar="NUMBER", help="Of an hour of a worker as it was.")
-@click.option("--seeds", type=click.IntRange(min=1), default=6, show_default=True, help="Simulated runs of each row.")
+@click.option("--seeds", type=click.IntRange(min=1), help="Simulated runs of each row; by default 6, of many tasks 4.")
 @click.option("--force", is_flag=True, help="Advise also where the run's own simulation is off by more than 15 %.")
 @html_option
 @json_option
 @scheduler_options
 def advise_command(
-    source: str, html: str | None, as_json: bool, connection: Connection, price: float | None, seeds: int, force: bool
+    source: str,
+    html: str | None,
+    as_json: bool,
+    connection: Connection,
+    price: float | None,
+    seeds: int | None,
+    force: bool,
 ) -> None:
     """Find the best settings for a recorded run.
 

@@ -135,6 +135,11 @@ CURES = [
         {"loop_busy": 0.9},
     ),
     ("idle/parallelism", "Use fewer threads per worker, or run other work with fit", FILLED),
+    (
+        "idle/parallelism",
+        "Pass split_out=4 to that aggregation: all waited for unique-tree",
+        {"waited_for": "unique-tree", "threads": 4.0, "sizes": Sizes(in_one=frozenset(["unique-tree"]))},
+    ),
     ("idle/parallelism", "Split the tasks of join, which all waited for", {"waited_for": "join"}),
     ("idle/parallelism", "Shuffle fewer bytes", {"waited_for": "shuffle-barrier", "alone": 0.6}),
     ("idle/parallelism", "Reduce the result, write it to files", {"waited_for": "finalize-hlg", "alone": 0.6}),

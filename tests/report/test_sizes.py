@@ -187,3 +187,23 @@ def test_twice_the_threads_have_memory_for_as_many_large_tasks() -> None:
 
 def test_threads_are_those_that_are_replayed() -> None:
     assert "use 8 threads per worker" in advice("thread-noncpu/sleep", conditions_of(small()))
+
+
+def test_a_large_aggregation_in_one_task_is_to_be_split() -> None:
+    tree = skew(count=4, median_seconds=3.0, max_seconds=3.0, max_bytes=80.0 * MIB)
+    report = small(skew={"valuecounts-tree": tree}, tasks={"succeeded": 4}, waited_for={"valuecounts-tree": 6.0})
+    words = advice("idle/parallelism", conditions_of(report))
+    assert words.startswith("Pass split_out=2 to that aggregation: all waited for valuecounts-tree, in which one task")
+    for other in ({"max_bytes": 80.0}, {"count": 0}):
+        few = replace(report, skew={"valuecounts-tree": replace(tree, **other), "read": CHUNK})
+        assert "split_out" not in advice("idle/parallelism", conditions_of(few))
+    assert "split_out" not in advice("idle/parallelism", conditions_of(replace(report, nthreads={"w0": 1})))
+
+
+def test_arrays_of_one_dimension_have_a_call_where_lines_tell_that_they_are_arrays() -> None:
+    line = skew(count=1600, median_seconds=0.0033, max_seconds=0.004, median_bytes=4.0 * MIB, longest_key="('x-1', 3)")
+    frames = (ProfileRow("thread-cpu", "native", "x", (Frame("mean", "/x/dask/array/reductions.py", 3),), 9),)
+    assert (
+        'chunks="120MiB" where the array begins' in sizes_of(small(skew={"x": line}, profile=frames)).words()["resized"]
+    )
+    assert sizes_of(small(skew={"x": line})).words()["resized"].endswith("tasks")

@@ -56,8 +56,9 @@ def simulate_jobs(
     with tempfile.TemporaryDirectory(prefix="dask-efficiency-") as folder:
         launch = _Launch(Path(folder), trace, jobs)
         try:
-            # As many as one job alone keeps busy: each has the trace in its memory.
-            launch.start(max(1, min(max(len(seeded.seeds) for seeded in jobs), processes or CPU_COUNT)))
+            # Not more than two, or than one job alone keeps busy: each has the trace in its memory.
+            busy = min(sum(launch.left), max(2, *launch.left))
+            launch.start(max(1, min(busy, processes or CPU_COUNT)))
             for number in range(len(jobs)):
                 while launch.left[number] and (left := until - monotonic()) > 0:
                     launch.wait(min(TICK, left))

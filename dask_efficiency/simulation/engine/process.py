@@ -61,20 +61,23 @@ def _simulate(folder: Path, asked: SimpleQueue[Any]) -> None:
         trace = load_trace(folder / "run.trace")
     workload = Workload(trace)
 
-    @lru_cache(maxsize=1)  # of the job whose seeds are simulated
-    def prepared(number: int) -> tuple[Workload, Calibration]:
-        job = jobs[number]
-        costs = calibrate(trace, job.gil, job.cluster.network, job.cluster.cores, others=job.others)
-        if job.chunks == 1:
-            return workload, costs
-        fewer = coarser(trace, job.chunks)
-        return Workload(fewer.trace), fewer.calibration(costs)
+    # Jobs that differ in their workers, or settings, have the same costs.
+    costs = [(job.gil, job.cluster.network, job.cluster.cores, job.others, job.chunks) for job in jobs]
+
+    @lru_cache(maxsize=2)
+    def prepared(first: int) -> tuple[Workload, Calibration]:
+        gil, network, cores, others, chunks = costs[first]
+        found = calibrate(trace, gil, network, cores, others=others)
+        if chunks == 1:
+            return workload, found
+        fewer = coarser(trace, chunks)
+        return Workload(fewer.trace), fewer.calibration(found)
 
     # A simulation keeps what it makes until its end; looking for garbage in it takes a third of the time.
     gc.disable()
     while True:
         number, seed, wanted = asked.get()
-        engine = Engine(*prepared(number), jobs[number], seed)
+        engine = Engine(*prepared(costs.index(costs[number])), jobs[number], seed)
         try:
             simulated = engine.run(_Progress())
         except StandsStill as error:

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
+from dask_efficiency.accounts.skew import Skew
 from dask_efficiency.accounts.tables import MISSING, Int64
-from dask_efficiency.report.sizes import COPIES, OF_MEMORY, PROCESS, SMALL_TASK_SECONDS, joined
+from dask_efficiency.report.sizes import OF_MEMORY, PROCESS, Larger, larger_partitions
 from dask_efficiency.runs.replay.durations import prefix_of_runs
 from dask_efficiency.runs.trace.run_trace import RunTrace
 from dask_efficiency.show.finding import MOST
@@ -29,8 +29,6 @@ SATURATION = "distributed.scheduler.worker-saturation"
 FULL = 2.0
 #: Share of the time, or of the cost, that a change must save to be advised: what runs of one setting differ by.
 WORTH = 0.03
-#: Multiples of the number of workers that are tried.
-MULTIPLES = (0.25, 0.5, 2.0, 4.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +58,66 @@ class Setting:
         return SimulationJob(cluster, chunks=self.chunks)
 
 
+@dataclass(frozen=True, slots=True)
+class Tasks:
+    """Tasks of a run, as far as the size of its partitions depends on them."""
+
+    by_prefix: Mapping[str, Skew]
+    #: Seconds of all together, and number of graphs that ran one after the other.
+    seconds: float
+    rounds: int
+
+    @classmethod
+    def of(cls, trace: RunTrace) -> Tasks:
+        """Read them from a trace."""
+        runs, prefix = trace.runs, prefix_of_runs(trace)
+        ran = np.flatnonzero((runs.start != MISSING) & (runs.stop > runs.start) & (prefix != MISSING))
+        took, found = (runs.stop - runs.start) / 1e9, dict[str, Skew]()
+        for number in np.unique(prefix[ran]).tolist():
+            rows = ran[prefix[ran] == number]
+            longest = rows[np.argmax(took[rows])]
+            median, most = np.quantile(took[rows], (0.5, 0.95)).tolist()
+            key, nbytes = trace.keys[runs.task[longest]], np.maximum(trace.tasks.nbytes[runs.task[rows]], 0)
+            found[trace.prefixes[number]] = Skew(
+                len(rows), median, most, float(took[longest]), key, median_bytes=float(np.median(nbytes))
+            )
+        # Tasks of graphs that ran one after the other do not run together.
+        rounds = len(np.unique(_round_of_graphs(trace)[trace.tasks.graph[runs.task[ran]]]))
+        return cls(found, float(took[ran].sum()), max(rounds, 1))
+
+    def larger(self, on: Setting) -> Larger | None:
+        """Partitions that a setting's memory and threads allow; None without any task."""
+        if not self.by_prefix:
+            return None
+        return larger_partitions(
+            self.by_prefix,
+            seconds=self.seconds / sum(one.count for one in self.by_prefix.values()),
+            share=self.seconds / on.threads / self.rounds,
+            threads=on.threads,
+            rounds=self.rounds,
+            memory=OF_MEMORY * (on.memory_limit or math.inf) / on.nthreads,
+        )
+
+    def times(self, on: Setting) -> int:
+        """Size that partitions should have, as a multiple; 0 if they are large enough."""
+        larger = self.larger(on)
+        return larger.times if larger else 0
+
+
+def _round_of_graphs(trace: RunTrace) -> Int64:
+    """By graph: number of its round, which begins once all that was sent before has ended; the last is for no graph."""
+    runs, n = trace.runs, len(trace.graphs)
+    ends = np.zeros(n + 1, np.int64)
+    known = runs.task != MISSING
+    np.maximum.at(ends, trace.tasks.graph[runs.task[known]], runs.stop[known])
+    begins = trace.graphs.received[1:] >= np.maximum.accumulate(ends[:n])[:-1]
+    return np.concatenate([[0], np.cumsum(begins), [0]])[-(n + 1) :]
+
+
+#: Of a run of which nothing is known.
+NO_TASKS = Tasks({}, 0.0, 1)
+
+
 # It has no slots, because to_frame imports late.
 @dataclass(frozen=True, repr=False)
 class Advice(Shown):
@@ -73,6 +131,8 @@ class Advice(Shown):
         equals another has the name of the first.
     predictions
         By the same names.
+    tasks
+        Tasks of the run, by which partitions are made larger.
     tried
         Number of settings that were simulated.
     price_per_worker_hour
@@ -85,6 +145,7 @@ class Advice(Shown):
 
     settings: Mapping[str, Setting]
     predictions: Mapping[str, Prediction]
+    tasks: Tasks
     tried: int
     price_per_worker_hour: float | None = None
     notes: tuple[str, ...] = ()
@@ -144,51 +205,14 @@ def own_setting(own: ClusterSpec) -> Setting:
     return Setting(len(own.workers), threads[0], min(limits, default=0))
 
 
-def times_as_large(trace: RunTrace, own: Setting) -> int:
-    """Size that partitions should have, as a multiple, by the tasks of a trace; 0 if they are large enough."""
-    runs, prefix = trace.runs, prefix_of_runs(trace)
-    rows = np.flatnonzero((runs.start != MISSING) & (runs.stop > runs.start) & (prefix != MISSING))
-    if not len(rows):
-        return 0
-    took, of = (runs.stop - runs.start)[rows] / 1e9, prefix[rows]
-    nbytes = np.maximum(trace.tasks.nbytes[runs.task[rows]], 0)
-    work, counts = np.bincount(of, took), np.bincount(of)
-    is_small = work < SMALL_TASK_SECONDS * counts
-    most = int(np.argmax(np.where(is_small, counts, 0) if is_small.any() else work))
-    # Tasks of graphs that ran one after the other do not run together.
-    rounds = len(np.unique(_round_of_graphs(trace)[trace.tasks.graph[runs.task[rows[of == most]]]]))
-    wide = np.isin(of, np.flatnonzero(counts > MOST * counts[most]))
-    each = max(float(np.median(nbytes[wide & (of == one)])) for one in np.unique(of[wide]).tolist())
-    room = OF_MEMORY * (own.memory_limit or math.inf) / own.nthreads / max(COPIES * each, 1.0)
-    return joined(
-        float(took.mean()),
-        count=int(counts[most]) // rounds,
-        median=float(np.median(took[of == most])),
-        longest=float(took[wide].max()),
-        share=float(took.sum()) / own.threads / rounds,
-        threads=own.threads,
-        room=room,
-    ).times
-
-
-def _round_of_graphs(trace: RunTrace) -> Int64:
-    """By graph: number of its round, which begins once all that was sent before has ended; the last is for no graph."""
-    runs, n = trace.runs, len(trace.graphs)
-    ends = np.zeros(n + 1, np.int64)
-    known = runs.task != MISSING
-    np.maximum.at(ends, trace.tasks.graph[runs.task[known]], runs.stop[known])
-    begins = trace.graphs.received[1:] >= np.maximum.accumulate(ends[:n])[:-1]
-    return np.concatenate([[0], np.cumsum(begins), [0]])[-(n + 1) :]
-
-
 @dataclass(frozen=True, slots=True)
 class Limits:
     """Limits of what is tried, so that nothing impossible is advised."""
 
     #: Threads that have something to run on: cores of the only host, where tasks compute.
     threads: float = math.inf
-    #: How many times as large partitions may be, on the cluster of a setting; 0 or 1 if they stay.
-    chunks: Callable[[Setting], int] = lambda _: 1
+    #: Tasks, of which the size of partitions depends.
+    tasks: Tasks = NO_TASKS
     #: Saturation of the run.
     saturation: float = math.inf
     #: True if all workers are on one host, whose memory they share.
@@ -207,36 +231,41 @@ def limits(trace: RunTrace, own: ClusterSpec) -> Limits:
     computing = computes > MOST or (bool(waits) and max(waits) > MOST)
     given = trace.config.get(SATURATION, own.config.get(SATURATION))
     saturation = float(given) if isinstance(given, int | float) else 1.1
-    return Limits(cores if computing else math.inf, partial(times_as_large, trace), saturation, len(hosts) == 1)
+    return Limits(cores if computing else math.inf, Tasks.of(trace), saturation, len(hosts) == 1)
 
 
 #: Seconds of settings that were simulated; infinite where the run does not end, or workers would be killed.
 Seconds = Mapping[Setting, float]
-#: Yields settings to be simulated, and is sent what they took.
+#: Yields settings to be simulated, and is sent what they and the run as it was took.
 Rounds = Generator[Sequence[Setting], Seconds, Mapping[str, Setting]]
 
 
 def search(own: Setting, limit: Limits) -> Rounds:
-    """Search settings: first each knob alone, then those that help together, on fewer and more workers.
+    """Search settings, a knob at a time, each on the best of those before.
 
-    Returns the chosen ones by name. A change is kept if it saves :data:`WORTH` of the time.
+    Partitions are first, as larger ones are fewer tasks to simulate, with saturation beside them; then threads and
+    processes; then fewer and more workers, on as long as that does no harm. A change is kept if it saves :data:`WORTH`
+    of the time. Returns the chosen settings by name.
     """
-    # On several hosts, a worker cannot be split or merged without regard to where the others are.
-    shapes, chunks = _shapes(own, limit) if limit.one_host else [], _chunks(own, limit)
-    saturated = [replace(own, saturation=FULL)] if limit.saturation < FULL else []
-    took = dict((yield [own, *shapes, *chunks, *saturated]))
+    chunks, saturated = _chunks(own, limit), [replace(own, saturation=FULL)] if limit.saturation < FULL else []
+    took = dict((yield [*chunks, *saturated]))
 
-    def better(settings: Sequence[Setting]) -> Setting:
-        found = min(settings, key=took.__getitem__, default=own)
-        return found if took[found] <= (1.0 - WORTH) * took[own] and took[found] < math.inf else own
+    def better(settings: Sequence[Setting], than: Setting) -> Setting:
+        found = min(settings, key=took.__getitem__, default=than)
+        return found if took[found] <= (1.0 - WORTH) * took[than] and took[found] < math.inf else than
 
-    shape, larger, queued = better(shapes), better(chunks), better(saturated)
+    base = better(chunks, own)
     # Larger partitions leave no round trips to be saved.
-    saturation = queued.saturation if larger is own else None
-    both = replace(shape, chunks=larger.chunks, saturation=saturation)
-    more = [one for base in dict.fromkeys([both, own]) for one in _numbers(base, limit)]
-    together = [_fitting(one, limit) for one in (both, *more)]
-    took |= yield [one for one in dict.fromkeys(together) if one not in took]
+    base = better(saturated, own) if base == own else base
+    # On several hosts, a worker cannot be split or merged without regard to where the others are.
+    shapes = [_fitting(one, limit) for one in _shapes(base, limit)] if limit.one_host else []
+    took |= yield shapes
+    base = better(shapes, base)
+    fewer, more = ([_fitting(one, limit) for one in _numbers(base, by, limit)] for by in ((0.5, 0.25), (2.0, 4.0)))
+    took |= yield [one for one in (*fewer[:1], *more[:1]) if one not in took]
+    further = [one for one in fewer[1:] if took[fewer[0]] <= (1.0 + WORTH) * took[own]]
+    further += [one for one in more[1:] if better(more[:1], base) != base]
+    took |= yield [one for one in further if one not in took]
     return choose(own, took)
 
 
@@ -308,22 +337,22 @@ def _has_room(one: Setting) -> bool:
 
 
 def _chunks(own: Setting, limit: Limits) -> list[Setting]:
-    most = limit.chunks(own)
+    most = limit.tasks.times(own)
     times = {most, -(-most // 3)} if most > 1 else set()
     return [replace(own, chunks=chunks) for chunks in sorted(times - {1})]
 
 
 def _fitting(one: Setting, limit: Limits) -> Setting:
     """A setting with partitions that are no larger than memory and threads of its own cluster allow."""
-    return replace(one, chunks=max(min(one.chunks, limit.chunks(one)), 1)) if one.chunks > 1 else one
+    return replace(one, chunks=max(min(one.chunks, limit.tasks.times(one)), 1)) if one.chunks > 1 else one
 
 
-def _numbers(base: Setting, limit: Limits) -> list[Setting]:
+def _numbers(base: Setting, multiples: Sequence[float], limit: Limits) -> list[Setting]:
     """Other numbers of workers: no more threads than cores, and no more memory than that of the only host's workers."""
-    numbers = {max(round(base.workers * multiple), 1) for multiple in MULTIPLES} - {base.workers}
+    numbers = dict.fromkeys(max(round(base.workers * multiple), 1) for multiple in multiples)
     found = [
         _with(base, n, base.nthreads) if n > base.workers and limit.one_host else replace(base, workers=n)
-        for n in sorted(numbers)
-        if n * base.nthreads <= limit.threads
+        for n in numbers
+        if n != base.workers and n * base.nthreads <= limit.threads
     ]
     return [one for one in found if _has_room(one)]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from dask_efficiency.report.sizes import call_by_keys, in_numbers
 from dask_efficiency.show.columns import TypedColumn, as_records, as_table, counts, seconds, words
 from dask_efficiency.show.document import Document, Section, section, with_content
 from dask_efficiency.show.figures import (
@@ -25,6 +26,9 @@ from dask_efficiency.simulation.sections.prediction import (
     recorded_in_words,
     size,
 )
+
+#: Where the size of partitions is set, if keys do not tell what they are of.
+BEGINNINGS = "npartitions= or blocksize= of a dataframe, chunks= of an array, lists of calls for client.map"
 
 
 def headline(advice: Advice) -> str:
@@ -64,7 +68,7 @@ page = document
 def table(advice: Advice) -> Section:
     """Section with a row for each setting."""
     heads = {"setting": "setting", "makespan_seconds": "time", "interval": "90 of 100 runs"}
-    heads |= {"saved_seconds": "saves", "efficiency": "efficient"}
+    heads |= {"saved_seconds": "saves", "efficiency": "efficient", "ideal_memory": "memory for results"}
     heads |= {"thread_seconds": "thread-{}"} if advice.price_per_worker_hour is None else {"money": "cost"}
     which = (f"{upper_first(name)}: {in_words(setting)}." for name, setting in advice.settings.items())
     return section("Settings", as_table(columns(advice), heads), *which)
@@ -95,20 +99,18 @@ def columns(advice: Advice) -> dict[str, TypedColumn]:
 def changes(advice: Advice) -> list[Section]:
     """Section for each setting with the lines to change."""
     return [
-        section(f"To change: {name}", *in_code(setting), *lines(setting))
+        section(f"To change: {name}", *in_code(advice, setting), *lines(setting))
         for name, setting in advice.settings.items()
         if name != AS_IT_WAS
     ]
 
 
-def in_code(setting: Setting) -> list[str]:
+def in_code(advice: Advice, setting: Setting) -> list[str]:
     """Changes of the program, a sentence each."""
-    found = []
-    if setting.chunks > 1:
-        found.append(
-            f"Make partitions or chunks {setting.chunks} times as large, where they begin: blocksize= or npartitions= "
-            "of a dataframe, chunks= of an array, lists of calls for client.map."
-        )
+    found, larger = [], advice.tasks.larger(setting)
+    if setting.chunks > 1 and larger:
+        call = in_numbers(call_by_keys(larger) or BEGINNINGS, larger.small, setting.chunks)
+        found.append(f"Make partitions {setting.chunks} times as large, from {larger.small.words(1)}: {call}.")
     if setting.saturation is not None:
         found.append(f'Set `dask.config.set({{"{SATURATION}": {setting.saturation}}})` before the cluster starts.')
     return found

@@ -13,21 +13,32 @@ from dask_efficiency.simulation.model.advice import (
     VALUE,
     Limits,
     Setting,
+    Tasks,
     choose,
     limits,
     own_setting,
     search,
     still_better,
-    times_as_large,
 )
 
 MIB, GIB = 2**20, 2**30
 OWN = Setting(4, 2, 4 * GIB)
 
 
+class Sized(Tasks):
+    """Tasks that may be so many times as large, in all or by worker."""
+
+    def times(self, on: Setting) -> int:
+        return int(self.seconds) // (on.workers if self.rounds > 1 else 1)
+
+
+def sized(times: int, *, per_worker: bool = False) -> Tasks:
+    return Sized({}, times, 2 if per_worker else 1)
+
+
 def found(took: Callable[[Setting], float], limit: Limits = Limits()) -> tuple[dict[str, Setting], list[Setting]]:  # noqa: B008  # frozen
     """Settings that a search chooses and tries, given the seconds of each."""
-    rounds, tried = search(OWN, limit), dict[Setting, float]()
+    rounds, tried = search(OWN, limit), {OWN: took(OWN)}
     asked: Sequence[Setting] = next(rounds)
     while True:
         assert not tried.keys() & set(asked)
@@ -42,7 +53,7 @@ def test_what_helps_alone_is_tried_together() -> None:
     def took(one: Setting) -> float:
         return 100.0 / (2.0 if one.nthreads == 1 else 1.0) / (2.0 if one.chunks == 30 else 1.0)
 
-    chosen, tried = found(took, Limits(chunks=lambda _: 30, saturation=1.1))
+    chosen, tried = found(took, Limits(tasks=sized(30), saturation=1.1))
     # Four threads would do: as fast as eight.
     assert chosen[FASTEST] == Setting(2, 1, 2 * GIB, chunks=30)
     assert chosen[AS_IT_WAS] == OWN
@@ -74,7 +85,6 @@ def test_no_more_threads_than_cores_are_tried_for_tasks_that_compute() -> None:
     _, tried = found(lambda one: 1.0 / one.threads, Limits(threads=4))
     assert max(one.threads for one in tried if one != OWN) <= 4
     assert Setting(4, 1, 4 * GIB) in tried
-    assert Setting(1, 2, 4 * GIB) in tried
     _, tried = found(lambda one: 1.0 / one.threads, Limits(threads=12))
     assert max(one.threads for one in tried) == 8
 
@@ -101,10 +111,10 @@ def test_workers_of_several_hosts_are_not_split_or_merged() -> None:
 
 
 def test_partitions_are_as_large_as_each_cluster_allows() -> None:
-    _, tried = found(lambda one: 1.0 / one.chunks, Limits(chunks=lambda one: 64 // one.workers))
+    _, tried = found(lambda one: 1.0 / one.chunks, Limits(tasks=sized(64, per_worker=True)))
     assert Setting(4, 2, 4 * GIB, chunks=16) in tried
     assert all(one.chunks <= 64 // one.workers for one in tried)
-    assert {one.workers for one in tried if one.chunks > 1} == {1, 2, 4, 8, 16}
+    assert {one.workers for one in tried if one.chunks > 1} == {1, 2, 4, 8}
 
 
 def test_what_more_simulated_runs_do_not_confirm_is_dropped() -> None:
@@ -119,7 +129,8 @@ def test_processes_have_all_of_the_memory_and_need_some_each() -> None:
     assert Setting(8, 1, 2 * GIB) in tried
     small = replace(OWN, memory_limit=GIB // 2)
     rounds = search(small, Limits())
-    assert all(one.nthreads > 1 for one in next(rounds))
+    next(rounds)
+    assert all(one.nthreads > 1 for one in rounds.send({small: 1.0}))
 
 
 def recorded(
@@ -132,21 +143,21 @@ def recorded(
 
 def test_chunks_are_as_large_as_a_tenth_of_a_second_memory_and_threads_allow() -> None:
     own = Setting(1, 4, 8 * GIB)
-    assert times_as_large(recorded(), own) == 20  # four tasks for each thread, and one digit
-    assert times_as_large(recorded(), replace(own, memory_limit=GIB // 10)) == 3
-    assert times_as_large(recorded(ns=200 * MS), own) == 0
+    assert Tasks.of(recorded()).times(own) == 20  # four tasks for each thread, and one digit
+    assert Tasks.of(recorded()).times(replace(own, memory_limit=GIB // 10)) == 3
+    assert Tasks.of(recorded(ns=200 * MS)).times(own) == 0
 
 
 def test_partitions_of_graphs_one_after_the_other_are_not_joined() -> None:
     own = Setting(1, 4, 8 * GIB)
     once, many = recorded(tasks=64), repeated(recorded(tasks=64), 7)
-    assert times_as_large(many, own) == times_as_large(once, own) == 4  # of 64 tasks, 4 for each of 4 threads are left
+    assert Tasks.of(many).times(own) == Tasks.of(once).times(own) == 4  # of 64 tasks, 4 for each of 4 threads are left
 
 
 def test_small_tasks_are_joined_though_long_ones_take_more_time() -> None:
     graph = Graph(["small"] * 400 + ["fit"] * 2, [[]] * 402, [MS] * 400 + [900 * MS] * 2, [MIB] * 402, set(range(402)))
     trace = simulate(graph, workers=1, nthreads=4)
-    assert times_as_large(trace, Setting(1, 4, 8 * GIB)) > 1
+    assert Tasks.of(trace).times(Setting(1, 4, 8 * GIB)) > 1
 
 
 @pytest.mark.parametrize(("cpu", "cores", "threads"), [(1.0, 4.0, 4.0), (0.1, 4.0, inf), (1.0, 0.0, inf)])
@@ -161,7 +172,7 @@ def test_cores_limit_tasks_that_compute_on_them(cpu: float, cores: float, thread
 def test_limits_are_those_of_each_setting_and_of_the_hosts() -> None:
     trace = recorded()
     here = limits(trace, ClusterSpec.from_trace(trace))
-    assert here.chunks(Setting(1, 4, 8 * GIB)) > here.chunks(Setting(4, 4, 8 * GIB)) > 1
+    assert here.tasks.times(Setting(1, 4, 8 * GIB)) > here.tasks.times(Setting(4, 4, 8 * GIB)) > 1
     apart = replace(trace.workers[0], name="other", address="tcp://other:1", host="there")
     assert not limits(trace, ClusterSpec((*trace.workers, apart))).one_host
 
