@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 
 from dask_efficiency.runs.trace.run_trace import RunTrace
+from dask_efficiency.show.figures import format_bytes
 from dask_efficiency.simulation import calls
 from dask_efficiency.simulation.model.advice import (
     AS_IT_WAS,
@@ -143,6 +144,11 @@ def _unknown(cluster: ClusterSpec, own: Setting, limit: Limits) -> list[str]:
         notes.append(
             f"No more threads than the {limit.threads:g} cores of the host were tried, as tasks compute on these; "
             "workers on other hosts would have their own: `simulate --cores` tries them."
+        )
+    if limit.memory and limit.one_host:
+        notes.append(
+            f"Workers spilled, and would not with {format_bytes(limit.memory)} each; a trace does not tell whether the "
+            "host has it."
         )
     if limit.tasks.times(own) > 1:
         notes.append("Larger partitions are simulated at the same work: what each call of a library costs stays.")

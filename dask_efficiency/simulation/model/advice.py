@@ -7,10 +7,12 @@ from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, ClassVar
 
+import dask
 import numpy as np
 
 from dask_efficiency.accounts.skew import Skew
 from dask_efficiency.accounts.tables import MISSING, Int64
+from dask_efficiency.report.memory_needs import MARGIN
 from dask_efficiency.report.sizes import OF_MEMORY, PROCESS, Larger, larger_partitions
 from dask_efficiency.runs.replay.durations import prefix_of_runs
 from dask_efficiency.runs.trace.run_trace import RunTrace
@@ -19,7 +21,6 @@ from dask_efficiency.show.shown import Shown
 from dask_efficiency.simulation.model.cluster import ClusterSpec
 from dask_efficiency.simulation.model.ensemble import SimulationJob
 from dask_efficiency.simulation.model.result import Prediction
-from dask_efficiency.simulation.model.sweeps import NEARLY
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -126,9 +127,8 @@ class Advice(Shown):
     Parameters
     ----------
     settings
-        By name: ``as it was``, ``fastest``, ``best value`` (the fewest thread-seconds of those within 10 % of the
-        fastest) and ``cheapest`` (the fewest of those that take at most 3 % longer than the run as it was). One that
-        equals another has the name of the first.
+        By name: ``as it was``, ``fastest``, and ``cheapest`` (the fewest thread-seconds of those that take at most 3 %
+        longer than the run as it was) if that costs less.
     predictions
         By the same names.
     tasks
@@ -163,7 +163,7 @@ class Advice(Shown):
     @property
     def cheapest(self) -> Setting:
         """Setting with the fewest thread-seconds of those that take at most 3 % longer."""
-        return next(self.settings[name] for name in (CHEAPEST, VALUE, FASTEST, AS_IT_WAS) if name in self.settings)
+        return next(self.settings[name] for name in (CHEAPEST, FASTEST, AS_IT_WAS) if name in self.settings)
 
     def thread_seconds(self, name: str) -> float:
         """Threads times makespan, which is paid for."""
@@ -193,7 +193,7 @@ class Advice(Shown):
         return as_frame(self._from_sections("columns"))
 
 
-AS_IT_WAS, FASTEST, VALUE, CHEAPEST = "as it was", "fastest", "best value", "cheapest"
+AS_IT_WAS, FASTEST, CHEAPEST = "as it was", "fastest", "cheapest"
 
 
 def own_setting(own: ClusterSpec) -> Setting:
@@ -215,6 +215,8 @@ class Limits:
     tasks: Tasks = NO_TASKS
     #: Saturation of the run.
     saturation: float = math.inf
+    #: Bytes of each worker with which it spills nothing, if one spilled, else 0.
+    memory: int = 0
     #: True if all workers are on one host, whose memory they share.
     one_host: bool = True
 
@@ -231,7 +233,15 @@ def limits(trace: RunTrace, own: ClusterSpec) -> Limits:
     computing = computes > MOST or (bool(waits) and max(waits) > MOST)
     given = trace.config.get(SATURATION, own.config.get(SATURATION))
     saturation = float(given) if isinstance(given, int | float) else 1.1
-    return Limits(cores if computing else math.inf, Tasks.of(trace), saturation, len(hosts) == 1)
+    threads, memory = cores if computing else math.inf, _without_spilling(trace)
+    return Limits(threads, Tasks.of(trace), saturation, memory, len(hosts) == 1)
+
+
+def _without_spilling(trace: RunTrace) -> int:
+    """Memory limit with which the fullest worker would not have spilled, by its heartbeats; 0 if none did."""
+    spilled = np.nan_to_num(trace.series.spilled)
+    peak = float(np.max(np.nan_to_num(trace.series.memory) + spilled, initial=0.0, where=spilled > 0))
+    return int((1.0 + MARGIN) * peak / float(dask.config.get("distributed.worker.memory.target"))) >> 20 << 20
 
 
 #: Seconds of settings that were simulated; infinite where the run does not end, or workers would be killed.
@@ -257,8 +267,9 @@ def search(own: Setting, limit: Limits) -> Rounds:
     base = better(chunks, own)
     # Larger partitions leave no round trips to be saved.
     base = better(saturated, own) if base == own else base
-    # On several hosts, a worker cannot be split or merged without regard to where the others are.
-    shapes = [_fitting(one, limit) for one in _shapes(base, limit)] if limit.one_host else []
+    # On several hosts, a worker cannot be split or merged without regard to where the others are; but may have more.
+    more_memory = [replace(base, memory_limit=limit.memory)] if 0 < base.memory_limit < limit.memory else []
+    shapes = [_fitting(one, limit) for one in _shapes(base, limit)] if limit.one_host else more_memory
     took |= yield shapes
     base = better(shapes, base)
     fewer, more = ([_fitting(one, limit) for one in _numbers(base, by, limit)] for by in ((0.5, 0.25), (2.0, 4.0)))
@@ -270,48 +281,38 @@ def search(own: Setting, limit: Limits) -> Rounds:
 
 
 def choose(own: Setting, took: Seconds) -> dict[str, Setting]:
-    """Choose the fastest setting, the best value and the cheapest, of those that end; none takes much longer."""
+    """Choose the fastest and the cheapest setting of those that end; the cheapest does not take much longer."""
     found = {AS_IT_WAS: own}
-    if took[own] == math.inf:
+    ends = {one: seconds for one, seconds in took.items() if seconds < math.inf}
+    if own not in ends:
         return found
-    took = {one: seconds for one, seconds in took.items() if seconds < math.inf}
-    least = min(took.values())
+    near = (one for one in ends if ends[one] <= (1.0 + WORTH) * min(ends.values()))
     # Of those that are as fast, the one that costs least, and changes least.
-    fastest = min(
-        (one for one in took if took[one] <= (1.0 + WORTH) * least),
-        key=lambda one: (one.threads, one.chunks, one.nthreads != own.nthreads, took[one]),
-    )
-    if took[fastest] <= (1.0 - WORTH) * took[own]:
+    fastest = min(near, key=lambda one: (one.threads, one.chunks, one.nthreads != own.nthreads, ends[one]))
+    if ends[fastest] <= (1.0 - WORTH) * ends[own]:
         found[FASTEST] = fastest
-
-    def cost(one: Setting) -> float:
-        return one.threads * took[one]
-
-    def cheaper(longest: float, *others: Setting) -> Setting | None:
-        """The cheapest of those within a time and that of the run, if it costs less than all others."""
-        longest = min(longest, (1.0 + WORTH) * took[own])
-        one = min((one for one in took if took[one] <= longest), key=cost)
-        return one if cost(one) < (1.0 - WORTH) * min(map(cost, others)) and one != own else None
-
-    if (value := cheaper((1.0 + NEARLY) * least, fastest)) is not None:
-        found[VALUE] = value
-    if (cheap := cheaper(math.inf, *found.values())) is not None:
-        found[CHEAPEST] = cheap
+    paid = {one: one.threads * ends[one] for one in ends if ends[one] <= (1.0 + WORTH) * ends[own]}
+    cheapest = min(paid, key=paid.__getitem__)
+    if paid[cheapest] < (1.0 - WORTH) * min(paid[one] for one in found.values()):
+        found[CHEAPEST] = cheapest
     return found
 
 
 def still_better(own: Setting, chosen: Mapping[str, Setting], took: Mapping[str, float]) -> list[str]:
     """Names of those chosen settings that are better than the run as it was by what they take in more simulated runs.
 
-    The fastest has to be faster; the others have to cost less, and to take at most :data:`WORTH` longer.
+    The fastest has to be faster; the cheapest has to cost less, and to take at most :data:`WORTH` longer.
     """
-    whole = took[AS_IT_WAS]
-    better = {name: took[name] < whole for name in took}
-    for name in (VALUE, CHEAPEST):
-        if name in took:
-            costs_less = chosen[name].threads * took[name] < own.threads * whole
-            better[name] = costs_less and took[name] <= (1.0 + WORTH) * whole
-    return [name for name in chosen if name == AS_IT_WAS or better.get(name, False)]
+    whole, slower = took[AS_IT_WAS], {FASTEST: 0.0, CHEAPEST: WORTH}
+    return [
+        name
+        for name, seconds in took.items()
+        if name == AS_IT_WAS
+        or (
+            (seconds < (1.0 + slower[name]) * whole)
+            and (name == FASTEST or chosen[name].threads * seconds < own.threads * whole)
+        )
+    ]
 
 
 def _shapes(own: Setting, limit: Limits) -> list[Setting]:

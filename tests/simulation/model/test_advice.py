@@ -1,16 +1,16 @@
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from math import inf
+from pathlib import Path
 
 import pytest
 
 from benchmarks.simulated_traces import MS, Graph, repeated, simulate
-from dask_efficiency import ClusterSpec, RunTrace
+from dask_efficiency import ClusterSpec, RunTrace, load_trace
 from dask_efficiency.simulation.model.advice import (
     AS_IT_WAS,
     CHEAPEST,
     FASTEST,
-    VALUE,
     Limits,
     Setting,
     Tasks,
@@ -21,6 +21,7 @@ from dask_efficiency.simulation.model.advice import (
     still_better,
 )
 
+SPILLING = Path(__file__).parents[2] / "data" / "diagnoses" / "spilling.trace"
 MIB, GIB = 2**20, 2**30
 OWN = Setting(4, 2, 4 * GIB)
 
@@ -36,9 +37,13 @@ def sized(times: int, *, per_worker: bool = False) -> Tasks:
     return Sized({}, times, 2 if per_worker else 1)
 
 
-def found(took: Callable[[Setting], float], limit: Limits = Limits()) -> tuple[dict[str, Setting], list[Setting]]:  # noqa: B008  # frozen
+def found(
+    took: Callable[[Setting], float],
+    limit: Limits = Limits(),  # noqa: B008  # frozen
+    own: Setting = OWN,
+) -> tuple[dict[str, Setting], list[Setting]]:
     """Settings that a search chooses and tries, given the seconds of each."""
-    rounds, tried = search(OWN, limit), {OWN: took(OWN)}
+    rounds, tried = search(own, limit), {own: took(own)}
     asked: Sequence[Setting] = next(rounds)
     while True:
         assert not tried.keys() & set(asked)
@@ -60,14 +65,12 @@ def test_what_helps_alone_is_tried_together() -> None:
     assert len(tried) <= 24
 
 
-def test_the_fastest_the_best_value_and_the_cheapest_are_those_of_the_curve() -> None:
+def test_the_fastest_and_the_cheapest_are_those_of_the_curve() -> None:
     chosen, _ = found(lambda one: 10.0 + 80.0 / one.threads)
     # Four times the workers, of twice the threads.
     assert chosen[FASTEST].threads == 64
-    chosen = choose(
-        OWN, {OWN: 20.0, replace(OWN, workers=8): 11.0, replace(OWN, workers=16): 10.1, replace(OWN, workers=3): 20.2}
-    )
-    assert {name: one.workers for name, one in chosen.items()} == {AS_IT_WAS: 4, FASTEST: 16, VALUE: 8, CHEAPEST: 3}
+    took = {OWN: 20.0, replace(OWN, workers=8): 11.0, replace(OWN, workers=16): 10.1, replace(OWN, workers=3): 20.2}
+    assert {name: one.workers for name, one in choose(OWN, took).items()} == {AS_IT_WAS: 4, FASTEST: 16, CHEAPEST: 3}
 
 
 def test_nothing_is_chosen_that_is_slower_or_saves_next_to_nothing() -> None:
@@ -193,3 +196,28 @@ def test_a_setting_is_a_job_with_its_cluster_chunks_and_saturation() -> None:
     assert [(one.nthreads, one.memory_limit) for one in job.cluster.workers] == [(3, GIB)] * 2
     assert job.chunks == 5
     assert job.cluster.config == {"distributed.scheduler.worker-saturation": 2.0}
+
+
+def test_more_memory_is_tried_where_a_worker_spilled_and_hosts_are_several() -> None:
+    more = replace(OWN, memory_limit=6 * GIB)
+    chosen, _ = found(lambda one: 5.0 if one.memory_limit > 4 * GIB else 10.0, Limits(memory=6 * GIB, one_host=False))
+    assert chosen[FASTEST].memory_limit == 6 * GIB
+    for limit in (Limits(memory=6 * GIB), Limits(one_host=False), Limits(memory=2 * GIB, one_host=False)):
+        assert more not in found(lambda _: 1.0, limit)[1]
+
+
+def test_memory_without_spilling_is_that_of_the_fullest_heartbeat() -> None:
+    trace = load_trace(SPILLING)
+    needed = limits(trace, ClusterSpec.from_trace(trace)).memory
+    assert needed > max(worker.memory_limit for worker in trace.workers)
+    assert limits(recorded(), ClusterSpec.from_trace(recorded())).memory == 0
+
+
+def test_no_larger_partitions_where_memory_is_short_and_no_processes_where_cores_are_full() -> None:
+    trace = recorded(cores=2.0)
+    limit, own = limits(trace, ClusterSpec.from_trace(trace)), Setting(1, 4, GIB)
+    _, tried = found(lambda _: 1.0, limit, own)
+    assert max(one.chunks for one in tried) > 1
+    assert all(one.threads <= 2 for one in tried if replace(one, chunks=1, saturation=None) != own)
+    _, tried = found(lambda _: 1.0, limit, replace(own, memory_limit=GIB // 32))
+    assert {one.chunks for one in tried} == {1}
