@@ -60,7 +60,7 @@ class Setting:
 
 
 @dataclass(frozen=True, slots=True)
-class Tasks:
+class TasksByPrefix:
     """Tasks of a run, as far as the size of its partitions depends on them."""
 
     by_prefix: Mapping[str, Skew]
@@ -69,7 +69,7 @@ class Tasks:
     rounds: int
 
     @classmethod
-    def of(cls, trace: RunTrace) -> Tasks:
+    def of(cls, trace: RunTrace) -> TasksByPrefix:
         """Read them from a trace."""
         runs, prefix = trace.runs, prefix_of_runs(trace)
         ran = np.flatnonzero((runs.start != MISSING) & (runs.stop > runs.start) & (prefix != MISSING))
@@ -116,7 +116,7 @@ def _round_of_graphs(trace: RunTrace) -> Int64:
 
 
 #: Of a run of which nothing is known.
-NO_TASKS = Tasks({}, 0.0, 1)
+NO_TASKS = TasksByPrefix({}, 0.0, 1)
 
 
 # It has no slots, because to_frame imports late.
@@ -145,7 +145,7 @@ class Advice(Shown):
 
     settings: Mapping[str, Setting]
     predictions: Mapping[str, Prediction]
-    tasks: Tasks
+    tasks: TasksByPrefix
     tried: int
     price_per_worker_hour: float | None = None
     notes: tuple[str, ...] = ()
@@ -212,7 +212,7 @@ class Limits:
     #: Threads that have something to run on: cores of the only host, where tasks compute.
     threads: float = math.inf
     #: Tasks, of which the size of partitions depends.
-    tasks: Tasks = NO_TASKS
+    tasks: TasksByPrefix = NO_TASKS
     #: Saturation of the run.
     saturation: float = math.inf
     #: Bytes of each worker with which it spills nothing, if one spilled, else 0.
@@ -234,7 +234,7 @@ def limits(trace: RunTrace, own: ClusterSpec) -> Limits:
     given = trace.config.get(SATURATION, own.config.get(SATURATION))
     saturation = float(given) if isinstance(given, int | float) else 1.1
     threads, memory = cores if computing else math.inf, _without_spilling(trace)
-    return Limits(threads, Tasks.of(trace), saturation, memory, len(hosts) == 1)
+    return Limits(threads, TasksByPrefix.of(trace), saturation, memory, len(hosts) == 1)
 
 
 def _without_spilling(trace: RunTrace) -> int:

@@ -13,7 +13,7 @@ from dask_efficiency.simulation.model.advice import (
     FASTEST,
     Limits,
     Setting,
-    Tasks,
+    TasksByPrefix,
     choose,
     limits,
     own_setting,
@@ -26,14 +26,14 @@ MIB, GIB = 2**20, 2**30
 OWN = Setting(4, 2, 4 * GIB)
 
 
-class Sized(Tasks):
+class Sized(TasksByPrefix):
     """Tasks that may be so many times as large, in all or by worker."""
 
     def times(self, on: Setting) -> int:
         return int(self.seconds) // (on.workers if self.rounds > 1 else 1)
 
 
-def sized(times: int, *, per_worker: bool = False) -> Tasks:
+def sized(times: int, *, per_worker: bool = False) -> TasksByPrefix:
     return Sized({}, times, 2 if per_worker else 1)
 
 
@@ -146,21 +146,21 @@ def recorded(
 
 def test_chunks_are_as_large_as_a_tenth_of_a_second_memory_and_threads_allow() -> None:
     own = Setting(1, 4, 8 * GIB)
-    assert Tasks.of(recorded()).times(own) == 20  # four tasks for each thread, and one digit
-    assert Tasks.of(recorded()).times(replace(own, memory_limit=GIB // 10)) == 3
-    assert Tasks.of(recorded(ns=200 * MS)).times(own) == 0
+    assert TasksByPrefix.of(recorded()).times(own) == 20  # four tasks for each thread, and one digit
+    assert TasksByPrefix.of(recorded()).times(replace(own, memory_limit=GIB // 10)) == 3
+    assert TasksByPrefix.of(recorded(ns=200 * MS)).times(own) == 0
 
 
 def test_partitions_of_graphs_one_after_the_other_are_not_joined() -> None:
     own = Setting(1, 4, 8 * GIB)
     once, many = recorded(tasks=64), repeated(recorded(tasks=64), 7)
-    assert Tasks.of(many).times(own) == Tasks.of(once).times(own) == 4  # of 64 tasks, 4 for each of 4 threads are left
+    assert TasksByPrefix.of(many).times(own) == TasksByPrefix.of(once).times(own) == 4  # of 64 tasks, 4 for each of 4 threads are left
 
 
 def test_small_tasks_are_joined_though_long_ones_take_more_time() -> None:
     graph = Graph(["small"] * 400 + ["fit"] * 2, [[]] * 402, [MS] * 400 + [900 * MS] * 2, [MIB] * 402, set(range(402)))
     trace = simulate(graph, workers=1, nthreads=4)
-    assert Tasks.of(trace).times(Setting(1, 4, 8 * GIB)) > 1
+    assert TasksByPrefix.of(trace).times(Setting(1, 4, 8 * GIB)) > 1
 
 
 @pytest.mark.parametrize(("cpu", "cores", "threads"), [(1.0, 4.0, 4.0), (0.1, 4.0, inf), (1.0, 0.0, inf)])
