@@ -154,7 +154,8 @@ def test_chunks_are_as_large_as_a_tenth_of_a_second_memory_and_threads_allow() -
 def test_partitions_of_graphs_one_after_the_other_are_not_joined() -> None:
     own = Setting(1, 4, 8 * GIB)
     once, many = recorded(tasks=64), repeated(recorded(tasks=64), 7)
-    assert TasksByPrefix.of(many).times(own) == TasksByPrefix.of(once).times(own) == 4  # of 64 tasks, 4 for each of 4 threads are left
+    # Of 64 tasks, 4 for each of 4 threads are left.
+    assert TasksByPrefix.of(many).times(own) == TasksByPrefix.of(once).times(own) == 4
 
 
 def test_small_tasks_are_joined_though_long_ones_take_more_time() -> None:
