@@ -7,7 +7,6 @@ from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, ClassVar
 
-import dask
 import numpy as np
 
 from dask_efficiency.accounts.skew import Skew
@@ -26,6 +25,8 @@ if TYPE_CHECKING:
     import pandas as pd
 
 SATURATION = "distributed.scheduler.worker-saturation"
+#: Share of a memory limit from which Dask spills results, unless a trace's configuration has another.
+TARGET = 0.6
 #: Saturation with which each thread has its next task at hand.
 FULL = 2.0
 #: Share of the time, or of the cost, that a change must save to be advised: what runs of one setting differ by.
@@ -241,7 +242,8 @@ def _without_spilling(trace: RunTrace) -> int:
     """Memory limit with which the fullest worker would not have spilled, by its heartbeats; 0 if none did."""
     spilled = np.nan_to_num(trace.series.spilled)
     peak = float(np.max(np.nan_to_num(trace.series.memory) + spilled, initial=0.0, where=spilled > 0))
-    return int((1.0 + MARGIN) * peak / float(dask.config.get("distributed.worker.memory.target"))) >> 20 << 20
+    target = trace.config.get("distributed.worker.memory.target", TARGET)
+    return int((1.0 + MARGIN) * peak / (target or 1.0)) >> 20 << 20
 
 
 #: Seconds of settings that were simulated; infinite where the run does not end, or workers would be killed.
