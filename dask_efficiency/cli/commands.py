@@ -27,6 +27,10 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     "simulate": ("dask_efficiency.simulation.cli:command", "Predict a recorded run on another cluster."),
     "advise": ("dask_efficiency.simulation.cli:advise_command", "Find the best settings for a recorded run."),
     "preflight": ("dask_efficiency.preflights.cli:command", "Find the slow workers of a cluster before a job starts."),
+    "torch summary": (
+        "dask_efficiency.torch_traces.cli:summary_command",
+        "Show where the time of a PyTorch job went.",
+    ),
     "torch path": ("dask_efficiency.torch_traces.cli:command", "Show what the GPUs and threads of PyTorch waited for."),
     "mpi record": ("dask_efficiency.mpi.cli.record:command", "Record the calls of an MPI program, for `mpi simulate`."),
     "mpi simulate": ("dask_efficiency.mpi.cli.simulate:command", "Predict a recorded program on other hosts."),

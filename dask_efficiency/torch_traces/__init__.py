@@ -1,4 +1,4 @@
-"""Critical paths of traces of torch.profiler, alone and inside Dask's tasks."""
+"""Summaries and critical paths of traces of torch.profiler, alone and inside Dask's tasks."""
 
 from typing import TYPE_CHECKING
 
@@ -8,8 +8,9 @@ if TYPE_CHECKING:
     from dask_efficiency.torch_traces.kineto.load import load_kineto
     from dask_efficiency.torch_traces.path.files import load_critical_path
     from dask_efficiency.torch_traces.path.path import TorchCriticalPath, critical_path
+    from dask_efficiency.torch_traces.summaries.summary import TorchSummary, summary
 
-__all__ = ["TorchCriticalPath", "critical_path", "load_critical_path", "load_kineto"]
+__all__ = ["TorchCriticalPath", "TorchSummary", "critical_path", "load_critical_path", "load_kineto", "summary"]
 
 __getattr__, __dir__ = public(
     __name__,
@@ -18,5 +19,7 @@ __getattr__, __dir__ = public(
         "critical_path": "path.path",
         "load_critical_path": "path.files",
         "load_kineto": "kineto.load",
+        "TorchSummary": "summaries.summary",
+        "summary": "summaries.summary",
     },
 )

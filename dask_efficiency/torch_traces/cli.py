@@ -1,9 +1,10 @@
-"""`dask-efficiency torch path`: why a PyTorch program took so long, from what its profiler wrote."""
+"""`dask-efficiency torch`: where a PyTorch program's time went, and why it took so long, by what its profiler wrote."""
 
 from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -18,7 +19,7 @@ from dask_efficiency.cli.options import (
     without_option,
 )
 from dask_efficiency.cli.output import one_line_errors, say
-from dask_efficiency.runs.trace.errors import UnknownNameError
+from dask_efficiency.runs.trace.errors import EmptyTraceError, UnknownNameError
 from dask_efficiency.torch_traces.kineto.errors import UnknownAnnotationError, UnknownRankError
 
 if TYPE_CHECKING:
@@ -134,3 +135,26 @@ def _look(files: tuple[str, ...]) -> str | None:
 
         raise given.refusal(EXPECTED)
     return None
+
+
+@click.command("summary")
+@click.argument("files", nargs=-1, required=True)
+@click.option("--rank", type=int, help="Only this rank. [default: all]")
+@click.option("--top", type=click.IntRange(1), default=10, show_default=True, help="Most rows of a table.")
+@html_option
+@json_option
+def summary_command(files: tuple[str, ...], rank: int | None, top: int, html: str | None, as_json: bool) -> None:
+    """Show where the time of a PyTorch job went.
+
+    FILES are traces that `torch.profiler` wrote (Kineto: `prof.export_chrome_trace`, `tensorboard_trace_handler`),
+    compressed or not: files, URLs, folders or patterns such as 'traces/*.json.gz', one rank each.
+    """
+    from dask_efficiency.torch_traces.summaries.summary import summary
+
+    with one_line_errors(UnknownRankError, EmptyTraceError):
+        _look(files)
+        found = replace(summary(files[0] if len(files) == 1 else list(files)), top=top)
+        found = found if rank is None else found.rank(rank)
+        if html is not None:
+            found.to_html(html)
+        say(found, as_json=as_json, written=html is not None)

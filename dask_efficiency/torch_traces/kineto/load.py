@@ -7,9 +7,9 @@ import os
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import chain
-from typing import IO, Any
+from typing import IO, Any, Self, TypeAlias
 
 import numpy as np
 
@@ -38,6 +38,8 @@ EXPECTED = "traces that torch.profiler wrote, or a path that --save wrote"
 _HANDLER = (".pt.trace.json", ".pt.trace.json.gz")
 _JSON = (".json", ".json.gz")
 _Path = str | os.PathLike[str]
+#: A file, folder or pattern, or several files.
+Paths: TypeAlias = _Path | Sequence[_Path]
 
 
 def read_rank(
@@ -132,32 +134,66 @@ def _members(ranks: Any) -> tuple[int, ...]:
     return tuple(ranks)
 
 
-def _check_one_job(trace: KinetoTrace) -> None:
-    """Raise :class:`RanksError` for a rank that is there twice, and for files of different jobs."""
+@dataclass(frozen=True, slots=True)
+class JobRank:
+    """A rank's place in a job, by its file."""
+
+    rank: int
+    #: Number of ranks in the job; None where the file has none.
+    world_size: int | None
+    path: str
+    #: ``rank``, ``world_size`` and ``backend``, where the file says them.
+    said: Mapping[str, Any]
+    #: First start and last end of its events; None without events.
+    window: tuple[int, int] | None
+
+    @classmethod
+    def of(cls, trace: RankTrace) -> Self:
+        """Place of a trace."""
+        events, job = trace.events, _job(trace.about)
+        window = (int(events.start.min()), int(events.stop.max())) if len(events) else None
+        said = {name: job[name] for name in ("rank", "world_size", "backend") if job.get(name) is not None}
+        return cls(trace.rank, trace.world_size, trace.path, said, window)
+
+
+def check_one_job(ranks: Sequence[JobRank], *, whole: bool) -> None:
+    """Raise :class:`RanksError` for a rank that is there twice, for files of different jobs, and for a missing rank.
+
+    Ranks may be missing unless they are the ``whole`` of a folder or a pattern.
+    """
     files = defaultdict(list)
-    for rank in trace.ranks:
+    for rank in ranks:
         files[rank.rank].append(rank)
     for number, several in files.items():
         if len(several) > 1:
-            without_rank = any(_job(rank.about).get("rank") is None for rank in several)
+            without_rank = any("rank" not in rank.said for rank in several)
             raise RanksError(
                 f"rank {number} is there {len(several)} times: {', '.join(rank.path for rank in several)}"
                 + (" (a file that does not say its rank is rank 0)" if without_rank else "")
             )
     for name in ("world_size", "backend"):
-        values = [(rank.path, value) for rank in trace.ranks if (value := _job(rank.about).get(name)) is not None]
+        values = [(rank.path, rank.said[name]) for rank in ranks if name in rank.said]
         for path, value in values:
             first, its = values[0]
             if value != its:
                 raise RanksError(f"files of different jobs: {first} has {name} {its!r}, {path} has {value!r}")
-    for rank in trace.ranks:
+    for rank in ranks:
         if rank.world_size is not None and rank.rank >= rank.world_size:
             raise RanksError(f"{rank.path} is of rank {rank.rank} in a job of {rank.world_size}")
-    # The windows of all ranks lie together, but for clocks that differ.
-    seen = [rank for rank in trace.ranks if len(rank.events)]
-    windows = sorted((int(rank.events.start.min()), int(rank.events.stop.max()), rank.path) for rank in seen)
+    _check_one_run(ranks)
+    world_size = max((rank.world_size for rank in ranks if rank.world_size is not None), default=0)
+    there = sorted(rank.rank for rank in ranks)
+    if whole and (missing := sorted(set(range(world_size)) - set(there))):
+        raise RanksError(
+            f"of a job of {world_size} ranks, {_listed(missing)} missing, and {_listed(there)} there; "
+            "give a list of files to read only these"
+        )
+
+
+def _check_one_run(ranks: Sequence[JobRank]) -> None:
+    """Raise :class:`RanksError` if windows do not lie together, but for clocks that differ."""
     reached, before = 0, ""
-    for start, stop, path in windows:
+    for (start, stop), path in sorted((rank.window, rank.path) for rank in ranks if rank.window is not None):
         apart = (start - reached) / 1e9
         if before and apart > MAX_APART_SECONDS:
             raise RanksError(f"files of different runs: {path} begins {apart:.0f} s after the end of {before}")
@@ -171,7 +207,7 @@ def _listed(ranks: Sequence[int]) -> str:
 
 
 def load_kineto(
-    paths: _Path | Sequence[_Path],
+    paths: Paths,
     *,
     execution_trace: _Path | Mapping[int, _Path] | None = None,
     **storage_options: Any,
@@ -205,20 +241,9 @@ def load_kineto(
     ValueError
         If one execution trace is given for several ranks.
     """
-    if isinstance(paths, str | os.PathLike):
-        whole, files = _expanded(os.fspath(paths), storage_options)
-    else:
-        whole = False
-        files = [file for path in paths for file in _expanded(os.fspath(path), storage_options)[1]]
-    if not files:
-        raise KinetoFileError("no files were given")
+    whole, files = kineto_files(paths, storage_options)
     trace = KinetoTrace(tuple(sorted(_all_read(files), key=lambda rank: rank.rank)))
-    _check_one_job(trace)
-    if whole and (missing := trace.missing_ranks):
-        raise RanksError(
-            f"of a job of {trace.world_size} ranks, {_listed(missing)} missing, and {_listed(trace.numbers)} there; "
-            "give a list of files to read only these"
-        )
+    check_one_job([JobRank.of(rank) for rank in trace.ranks], whole=whole)
     if execution_trace is None:
         return trace
     if not isinstance(execution_trace, Mapping):
@@ -268,20 +293,56 @@ def _by_external(rank: RankTrace, execution: ExecutionTrace) -> RankTrace:
     return replace(rank, events=replace(events, record_function=numbers))
 
 
-def _all_read(files: Sequence[tuple[Any, str, str]]) -> list[RankTrace]:
-    what = files[0][2] if len(files) == 1 else f"{len(files)} files"
-    sizes = [file_system.size(path) for file_system, path, _ in files]
+@dataclass(frozen=True, slots=True)
+class KinetoFile:
+    """A file to read: its file system, its path there, and the path to show."""
+
+    file_system: Any
+    path: str
+    shown: str
+
+    @property
+    def nbytes(self) -> int | None:
+        """Its size; None where the file system does not say."""
+        found: int | None = self.file_system.size(self.path)
+        return found
+
+    def read(self, report: Callable[[int], object] = lambda read: None) -> tuple[RankTrace, ...]:
+        """Ranks in it; :class:`KinetoFileError` says what it is instead, where that is known."""
+        with self.file_system.open(self.path, "rb") as file:
+            try:
+                return read_ranks(file, self.shown, report=report)
+            except KinetoFileError as error:
+                raise _what_else(self.shown) or error from None
+
+
+def kineto_files(paths: Paths, storage_options: dict[str, Any]) -> tuple[bool, list[KinetoFile]]:
+    """Files of a path or of several, and True if these must be all ranks of a job; KinetoFileError without any."""
+    if isinstance(paths, str | os.PathLike):
+        whole, files = _expanded(os.fspath(paths), storage_options)
+    else:
+        whole = False
+        files = [file for path in paths for file in _expanded(os.fspath(path), storage_options)[1]]
+    if not files:
+        raise KinetoFileError("no files were given")
+    return whole, files
+
+
+def _all_read(files: Sequence[KinetoFile]) -> list[RankTrace]:
+    sizes = [file.nbytes for file in files]
     ranks: list[RankTrace] = []
-    with progress(f"reading {what}", unit="MB", of=sum(sizes) / 1e6 if all(sizes) else None) as report:
+    with progress(reading(files), unit="MB", of=sum(filter(None, sizes)) / 1e6 if all(sizes) else None) as report:
         before = 0
-        for file_system, path, shown in files:
-            with file_system.open(path, "rb") as file:
-                try:
-                    ranks += read_ranks(file, shown, report=lambda read: report((before + read) / 1e6))  # noqa: B023
-                except KinetoFileError as error:
-                    raise _what_else(shown) or error from None
-                before += file.tell()
+        for file in files:
+            reached = before
+            ranks += file.read(lambda read: report((reached + read) / 1e6))  # noqa: B023
+            before += file.nbytes or 0
     return ranks
+
+
+def reading(files: Sequence[KinetoFile]) -> str:
+    """Words for what is read."""
+    return f"reading {files[0].shown}" if len(files) == 1 else f"reading {len(files)} files"
 
 
 def _what_else(shown: str) -> KinetoFileError | None:
@@ -293,8 +354,8 @@ def _what_else(shown: str) -> KinetoFileError | None:
     return None
 
 
-def _expanded(given: str, storage_options: dict[str, Any]) -> tuple[bool, list[tuple[Any, str, str]]]:
-    """Files of a path, each with file system, path in it and path to show; and True if it can be many files."""
+def _expanded(given: str, storage_options: dict[str, Any]) -> tuple[bool, list[KinetoFile]]:
+    """Files of a path, and True if it can be many files."""
     import fsspec
 
     file_system, path = fsspec.core.url_to_fs(given, **storage_options)
@@ -311,6 +372,7 @@ def _expanded(given: str, storage_options: dict[str, Any]) -> tuple[bool, list[t
         raise KinetoFileError(f"{given}: there is no trace of Kineto's (*.json, *.json.gz)")
     if names == [path]:
         check_file(given)
-        return False, [(file_system, path, given)]
+        return False, [KinetoFile(file_system, path, given)]
     local = "file" in file_system.protocol
-    return True, [(file_system, file, file if local else file_system.unstrip_protocol(file)) for file in names]
+    shown = (file if local else file_system.unstrip_protocol(file) for file in names)
+    return True, [KinetoFile(file_system, file, each) for file, each in zip(names, shown, strict=True)]

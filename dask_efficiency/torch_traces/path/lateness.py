@@ -18,15 +18,12 @@ from dask_efficiency.torch_traces.path.collectives import CollectiveArrivals
 from dask_efficiency.torch_traces.path.region import ProfilerSteps
 from dask_efficiency.torch_traces.path.roles import (
     WAITS,
+    asks_for_collectives,
     call_kinds,
     cpu_collectives,
     events_matching,
-    events_named,
     gpu_collectives,
 )
-
-#: Beginnings of names of operators that ask for a collective or wait for one.
-_ASKING = ("c10d::", "_c10d_functional::", "record_param_comms")
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +57,7 @@ def occupation_of(trace: RankTrace, offset: int, data_loading: Sequence[str]) ->
         covered(np.isin(events.category, NAMED_BY_PROGRAMS) & events_matching(trace, data_loading)), on_gpu
     )
     operators = events.category == Category.OPERATOR
-    asking = operators & events_named(trace, lambda name: name.startswith(_ASKING))
+    asking = operators & asks_for_collectives(trace)
     waiting = covered(np.isin(call_kinds(trace), WAITS))
     on_cpu = difference(difference(covered(operators & ~asking), waiting), loading)
     compute = union(np.concatenate([on_gpu.start, on_cpu.start]), np.concatenate([on_gpu.stop, on_cpu.stop]))

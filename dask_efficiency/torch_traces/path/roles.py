@@ -31,6 +31,9 @@ _KERNEL = re.compile(
 #: work on the CPU only asks for a kernel.
 _ON_CPU = re.compile("(?:gloo|mpi|ucc):")
 
+#: Beginnings of names of operators that ask for a collective or wait for one.
+_ASKING = ("c10d::", "_c10d_functional::", "record_param_comms")
+
 
 class CallKind(IntEnum):
     """Kind of a call of CUDA, HIP or Intel's runtimes."""
@@ -151,6 +154,11 @@ def cpu_collectives(trace: RankTrace) -> Bool:
     """Mask of collectives on threads of the CPU."""
     of_name = events_named(trace, lambda name: _ON_CPU.match(name) is not None)
     return np.isin(trace.events.category, NAMED_BY_PROGRAMS) & of_name
+
+
+def asks_for_collectives(trace: RankTrace) -> Bool:
+    """Mask of events whose names are those of operators that ask for a collective or wait for one."""
+    return events_named(trace, lambda name: name.startswith(_ASKING))
 
 
 #: Calls that spend most of their time waiting for the driver's locks and for pages of memory.

@@ -24,7 +24,7 @@ _Waits = tuple[NDArray[np.intp], NDArray[np.intp]]
 def sync_edges(trace: RankTrace, work: StreamWork, nodes: Nodes, positions: tuple[Int32, Int32]) -> Edges:
     """Edges of all recorded synchronisations, to work and to the ends of calls; from the work of the whole trace."""
     starts, stops = positions
-    sources, held_back = _waits_of_streams(trace, work)
+    sources, held_back = waits_of_streams(trace, work)
     others, calls = _waits_of_calls(trace, work, starts[work.event] != MISSING)
     target = np.concatenate([starts[work.event[held_back]], stops[calls]])
     return waits_as_edges(stops[work.event[np.concatenate([sources, others])]], target, inferred=False)
@@ -58,7 +58,7 @@ def _waits_of_calls(trace: RankTrace, work: StreamWork, in_region: Bool) -> _Wai
     return np.concatenate([waits, whole[more]]), np.concatenate([calls, calls[more]])
 
 
-def _waits_of_streams(trace: RankTrace, work: StreamWork) -> _Waits:
+def waits_of_streams(trace: RankTrace, work: StreamWork) -> _Waits:
     """Waits of work on one stream for work on another, after a call that made the stream wait for an event.
 
     The next work that the call's thread asks for on that stream begins only after the work from before the recorded

@@ -1,0 +1,209 @@
+"""Idle time by reason: what a GPU without work waited for, and what each stream did between its works."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated, NamedTuple, Self
+
+import numpy as np
+
+from dask_efficiency.accounts.tables import MISSING, Bool, Column, ColumnTable, Int32, Int64
+from dask_efficiency.gpu.intervals import NOTHING, IntervalArrays, difference, intersection, union
+from dask_efficiency.torch_traces.kineto.numbers import mask_of
+from dask_efficiency.torch_traces.kineto.trace import NAMED_BY_PROGRAMS, RankTrace
+from dask_efficiency.torch_traces.path.known import MAX_UNKNOWN, Launches
+from dask_efficiency.torch_traces.path.last_causes import MAX_LAUNCH_DELAY
+from dask_efficiency.torch_traces.path.roles import ALLOCATES, call_kinds, cpu_collectives, events_matching
+from dask_efficiency.torch_traces.path.stalls import DATA_LOADING
+from dask_efficiency.torch_traces.path.streams import MAX_KERNEL_DELAY, StreamWork, stream_work
+from dask_efficiency.torch_traces.path.syncs import waits_of_streams
+from dask_efficiency.torch_traces.summaries.breakdown import has_gpu_work, seen_in
+
+#: Nanoseconds up to which a gap between works of a stream, the later of which was asked for in time, is the GPU's own
+#: (a guess: kernels are about 10 us apart).
+SHORT_GAP = 30_000
+
+
+class IdleReasons(NamedTuple):
+    """Disjoint sets of instants at which no GPU of a rank worked, by what they waited for; together all of these."""
+
+    #: Before the first work and after the last: the GPU may have had work that was not recorded.
+    edge: IntervalArrays
+    #: Nothing was asked of it, and the program took its next batch; or managed memory; or was in a collective of CPUs;
+    #: or did anything else.
+    data: IntervalArrays
+    memory: IntervalArrays
+    ranks: IntervalArrays
+    host: IntervalArrays
+    #: Asked for when all was idle, and on its way.
+    launch: IntervalArrays
+    #: Between two works, the later of which was asked for before the earlier ended.
+    gap: IntervalArrays
+    #: Only work was asked for that waited for what another stream had not been asked for.
+    stream: IntervalArrays
+    #: Nothing recorded tells.
+    unknown: IntervalArrays
+
+
+def idle_reasons(trace: RankTrace, window: tuple[int, int], busy: IntervalArrays) -> IdleReasons:
+    """Find what the GPUs of a rank waited for while none of them worked; without GPUs, only data are known of."""
+    whole = IntervalArrays(np.array(window[:1]), np.array(window[1:]))
+    if not has_gpu_work(trace):
+        idle, loads = difference(whole, busy), _of_host(trace)[0]
+        data, unknown = intersection(idle, loads), difference(idle, loads)
+        return IdleReasons._make([NOTHING] * len(IdleReasons._fields))._replace(data=data, unknown=unknown)
+    inner = IntervalArrays(busy.stop[:-1], busy.start[1:])
+    edge = difference(whole, IntervalArrays(busy.start[:1], busy.stop[-1:]))
+    work = stream_work(trace)
+    queued, unasked = _queued(trace, work, inner)
+    known, unknown = _after_known_launches(trace, unasked)
+    loads, manages, exchanges = _of_host(trace)
+    rest = difference(known, loads)
+    others = difference(rest, manages)
+    launch, gap, stream, long = _of_queue(trace, work, inner, queued)
+    return IdleReasons(
+        edge,
+        data=intersection(known, loads),
+        memory=intersection(rest, manages),
+        ranks=intersection(others, exchanges),
+        host=difference(others, exchanges),
+        launch=launch,
+        gap=gap,
+        stream=stream,
+        unknown=_both(unknown, long),
+    )
+
+
+def _both(one: IntervalArrays, other: IntervalArrays) -> IntervalArrays:
+    return union(np.concatenate([one.start, other.start]), np.concatenate([one.stop, other.stop]))
+
+
+def _queued(trace: RankTrace, work: StreamWork, inner: IntervalArrays) -> tuple[IntervalArrays, IntervalArrays]:
+    """Parts of idle times in which some work was asked for, and in which none was."""
+    called = trace.events.has_call[work.event]
+    outstanding = union(work.asked[called], work.start[called])
+    return intersection(inner, outstanding), difference(inner, outstanding)
+
+
+def _after_known_launches(trace: RankTrace, unasked: IntervalArrays) -> tuple[IntervalArrays, IntervalArrays]:
+    """Parts of times without anything asked for: after launches with work in the trace, and after others.
+
+    Where more than a tenth of all launches have none, or no call was recorded, nothing is known.
+    """
+    launches = Launches.of(trace)
+    lost = ~launches.recorded
+    if not len(lost) or lost.sum() > MAX_UNKNOWN * len(lost):
+        return NOTHING, unasked
+    until = np.append(launches.at[1:], np.iinfo(np.int64).max)
+    doubtful = intersection(unasked, union(launches.at[lost], until[lost]))
+    return difference(unasked, doubtful), doubtful
+
+
+def _of_host(trace: RankTrace) -> tuple[IntervalArrays, IntervalArrays, IntervalArrays]:
+    """Times in which the program took its next batch, managed memory, and was in collectives of CPUs."""
+    events = trace.events
+
+    def covered(wanted: Bool) -> IntervalArrays:
+        return union(events.start[wanted], events.stop[wanted])
+
+    loads = np.isin(events.category, NAMED_BY_PROGRAMS) & events_matching(trace, DATA_LOADING)
+    manages = np.isin(call_kinds(trace), ALLOCATES)
+    return covered(loads), covered(manages), covered(cpu_collectives(trace))
+
+
+def _of_queue(
+    trace: RankTrace, work: StreamWork, inner: IntervalArrays, queued: IntervalArrays
+) -> tuple[IntervalArrays, IntervalArrays, IntervalArrays, IntervalArrays]:
+    """Parts of idle times with work asked for: launches, gaps, waits of streams, and what is too long for these.
+
+    The work that ends an idle time tells: what was asked for during it was on its way from then on, and other work
+    that was outstanding before then waited for it.
+    """
+    ends = np.flatnonzero(np.isin(work.start, inner.stop) & trace.events.has_call[work.event])
+    # of the works that begin at once, the one that was asked for first
+    asked = np.full(len(inner.start), np.iinfo(np.int64).max)
+    np.minimum.at(asked, np.searchsorted(inner.stop, work.start[ends]), work.asked[ends])
+    unknown, during = asked == np.iinfo(np.int64).max, asked >= inner.start
+    asked = np.clip(asked, inner.start, inner.stop)
+    begins = np.maximum(asked, inner.stop - MAX_LAUNCH_DELAY)
+
+    def within(start: Int64, stop: Int64, which: Bool) -> IntervalArrays:
+        return intersection(queued, union(start[which], stop[which]))
+
+    launch = within(begins, inner.stop, during & ~unknown)
+    stream = within(inner.start, asked, during & ~unknown)
+    gap = within(inner.start, inner.stop, ~during & (inner.lengths < MAX_KERNEL_DELAY))
+    return launch, gap, stream, difference(queued, _both(_both(launch, stream), gap))
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class IdleTimes(ColumnTable):
+    """A row for each window: nanoseconds by reason, as in :class:`IdleReasons`; together the idle time."""
+
+    edge: Annotated[Int64, Column(unit="nanoseconds")]
+    data: Annotated[Int64, Column(unit="nanoseconds")]
+    memory: Annotated[Int64, Column(unit="nanoseconds")]
+    ranks: Annotated[Int64, Column(unit="nanoseconds")]
+    host: Annotated[Int64, Column(unit="nanoseconds")]
+    launch: Annotated[Int64, Column(unit="nanoseconds")]
+    gap: Annotated[Int64, Column(unit="nanoseconds")]
+    stream: Annotated[Int64, Column(unit="nanoseconds")]
+    unknown: Annotated[Int64, Column(unit="nanoseconds")]
+
+    @classmethod
+    def of(cls, reasons: IdleReasons, windows: IntervalArrays) -> Self:
+        """Sum up the reasons in some windows."""
+        return cls(**{name: seen_in(windows, found) for name, found in reasons._asdict().items()})
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class StreamIdle(ColumnTable):
+    """A row for each stream: gaps between its works, each by the reason of all of it.
+
+    As HTA's ``get_idle_time_breakdown``, whose ``host_wait`` is :attr:`host`, ``kernel_wait`` is :attr:`gap` and
+    ``other`` the sum of :attr:`stream` and :attr:`unknown`. Unlike there, streams of one number on two devices are two,
+    an overlap of two works is no idle time, and a gap is short up to 30 us, not 30 ns.
+    """
+
+    device: Int32
+    stream: Int32
+    works: Int32
+    #: The later work was asked for after the earlier had ended.
+    host: Annotated[Int64, Column(unit="nanoseconds")]
+    #: It waited for work on another stream, or in a gap of unknown reason other work ended right before it.
+    other_stream: Annotated[Int64, Column(unit="nanoseconds")]
+    gap: Annotated[Int64, Column(unit="nanoseconds")]
+    unknown: Annotated[Int64, Column(unit="nanoseconds")]
+
+
+def idle_by_stream(trace: RankTrace, *, short_gap: int = SHORT_GAP) -> StreamIdle:
+    """Sum up the gaps between the works of each stream by reason; ``short_gap`` is in nanoseconds."""
+    events, work = trace.events, stream_work(trace)
+    first = np.flatnonzero(np.diff(work.stream, prepend=MISSING))
+    reached = _reached(work, events.stop[work.event])
+    lasts = np.maximum(work.start - reached, 0)
+    lasts[first] = 0
+    called = events.has_call[work.event]
+    host = called & (work.asked > reached)
+    held = mask_of(waits_of_streams(trace, work)[1], len(work.event)) | _ended_elsewhere(events.stop[work.event], work)
+    reason = np.select([host, held & (lasts >= short_gap), lasts < short_gap], [0, 1, 2], 3)
+    sums = [np.add.reduceat(np.where(reason == each, lasts, 0), first) if len(first) else first for each in range(4)]
+    of = work.event[first]
+    return StreamIdle(events.device[of], events.stream[of], np.diff(np.append(first, len(work.event))), *sums)
+
+
+def _reached(work: StreamWork, stop: Int64) -> Int64:
+    """For each work, the last end of those before it on its stream; for the first, its start."""
+    reached = work.start.copy()
+    for here in np.split(np.arange(len(stop)), np.flatnonzero(np.diff(work.stream)) + 1):
+        reached[here[1:]] = np.maximum.accumulate(stop[here])[:-1]
+    return reached
+
+
+def _ended_elsewhere(stop: Int64, work: StreamWork) -> Bool:
+    """Mask of works right before which work of another stream ended, the last of all to end."""
+    order = np.argsort(stop, kind="stable")
+    last = np.searchsorted(stop[order], work.start, side="right") - 1
+    before = order[np.maximum(last, 0)] if len(order) else order
+    ended: Bool = (last >= 0) & (work.start - stop[before] < SHORT_GAP) & (work.stream[before] != work.stream)
+    return ended

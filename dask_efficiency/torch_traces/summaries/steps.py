@@ -1,0 +1,66 @@
+"""Steps of the profiler: the breakdown of each, and the ones that differ from the others."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated
+
+import numpy as np
+
+from dask_efficiency.accounts.tables import Bool, Column, ColumnTable, Int32, Int64
+from dask_efficiency.gpu.intervals import IntervalArrays
+from dask_efficiency.torch_traces.kineto.trace import RankTrace
+from dask_efficiency.torch_traces.path.region import steps_of
+from dask_efficiency.torch_traces.summaries.breakdown import Activity, TimeParts, seen_in
+from dask_efficiency.torch_traces.summaries.idle import IdleReasons
+
+#: Steps differ if their length is further from the median than so many times the scaled median absolute deviation
+#: (Leys et al. 2013), and than this share of the median; fewer steps than so many are not judged.
+SPREADS, SHARE, LEAST_STEPS = 3.5, 0.05, 4
+
+#: Scale by which the median absolute deviation is the standard deviation of a normal distribution.
+_SCALE = 1.4826
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class StepTimes(ColumnTable):
+    """A row for each step of a rank, as long as the profiler's range on its thread; parts add up to that."""
+
+    number: Int32
+    start: Annotated[Int64, Column(unit="nanoseconds")]
+    stop: Annotated[Int64, Column(unit="nanoseconds")]
+    compute: Annotated[Int64, Column(unit="nanoseconds")]
+    hidden: Annotated[Int64, Column(unit="nanoseconds")]
+    exposed: Annotated[Int64, Column(unit="nanoseconds")]
+    copies: Annotated[Int64, Column(unit="nanoseconds")]
+    idle: Annotated[Int64, Column(unit="nanoseconds")]
+    #: Idle time from its start to its first work, but for loading data.
+    idle_at_start: Annotated[Int64, Column(unit="nanoseconds")]
+
+    @property
+    def length(self) -> Int64:
+        """Length of each step."""
+        return self.stop - self.start
+
+
+def step_times(trace: RankTrace, activity: Activity, reasons: IdleReasons) -> StepTimes:
+    """Break the steps of a rank down; none without a schedule."""
+    steps = steps_of(trace)
+    windows, busy = IntervalArrays(steps.start, steps.stop), activity.busy
+    found = TimeParts.of(trace, activity, windows)
+    columns = {name: column for name, column in found.columns().items() if name != "gpus"}
+    place = np.searchsorted(busy.stop, steps.start, side="right")
+    first = np.append(busy.start, np.iinfo(np.int64).max)[place]
+    before = IntervalArrays(steps.start, np.clip(first, steps.start, steps.stop))
+    late = before.lengths - seen_in(before, reasons.data)
+    return StepTimes(number=steps.number, **columns, idle_at_start=late)
+
+
+def outlying(values: Int64) -> Bool:
+    """Mask of values far from the median, by the median absolute deviation."""
+    if len(values) < LEAST_STEPS:
+        return np.zeros(len(values), np.bool_)
+    median = np.median(values)
+    apart = np.abs(values - median)
+    far: Bool = apart > np.maximum(SPREADS * _SCALE * np.median(apart), SHARE * median)
+    return far

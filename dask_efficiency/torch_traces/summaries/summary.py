@@ -1,0 +1,115 @@
+"""TorchSummary: where the time of a PyTorch job went, by rank, kernel, copy, collective and step."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from dask_efficiency.runs.trace.errors import EmptyTraceError
+from dask_efficiency.show.columns import as_frame
+from dask_efficiency.show.finding import Finding
+from dask_efficiency.show.shown import Shown, late
+from dask_efficiency.torch_traces.kineto.errors import UnknownRankError
+from dask_efficiency.torch_traces.kineto.load import Paths, check_one_job, kineto_files
+from dask_efficiency.torch_traces.kineto.trace import KinetoTrace
+from dask_efficiency.torch_traces.summaries.rank import RankSummary, rank_summary
+from dask_efficiency.torch_traces.summaries.reading import summaries_of
+from dask_efficiency.torch_traces.summaries.tables import TABLES
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+# It has no slots, because cached properties need a ``__dict__``.
+@dataclass(frozen=True, repr=False)
+class TorchSummary(Shown):
+    """Use of a PyTorch job's time.
+
+    Parameters
+    ----------
+    ranks
+        Summaries of its ranks, in the order of their numbers.
+    top
+        Most rows of a table on a screen or page.
+    """
+
+    _sections_module: ClassVar[str] = "dask_efficiency.torch_traces.summaries.sections"
+
+    ranks: tuple[RankSummary, ...]
+    top: int = 10
+
+    @property
+    def numbers(self) -> tuple[int, ...]:
+        """The numbers of the ranks."""
+        return tuple(summary.rank for summary in self.ranks)
+
+    @property
+    def seconds(self) -> float:
+        """Time of the rank that took longest, from its first event to its last."""
+        return max(summary.seconds for summary in self.ranks)
+
+    @cached_property
+    def findings(self) -> tuple[Finding, ...]:
+        """Losses of wall clock, the largest first, with what each could save at most."""
+        found: tuple[Finding, ...] = late("dask_efficiency.torch_traces.summaries.findings:findings_of")(self)
+        return found
+
+    def to_frame(self, table: str = "ranks") -> pd.DataFrame:
+        """One table as pandas' DataFrame: seconds, bytes, and shares from 0 to 1.
+
+        Parameters
+        ----------
+        table
+            One of :data:`~dask_efficiency.torch_traces.summaries.tables.TABLES`, such as ``"ranks"``, ``"idle"``,
+            ``"streams"``, ``"launches"`` or ``"steps"``. It has no rows where the traces do not show that.
+
+        Raises
+        ------
+        ValueError
+            If there is no such table; the message lists them.
+        """
+        if table not in TABLES:
+            raise ValueError(f"table is {table!r:.80}; expected one of {', '.join(map(repr, TABLES))}")
+        return as_frame(TABLES[table](self.ranks))
+
+    def rank(self, number: int) -> TorchSummary:
+        """Summary of one rank alone; :class:`UnknownRankError` lists those that exist."""
+        if number not in self.numbers:
+            raise UnknownRankError(number, self.numbers)
+        return replace(self, ranks=(self.ranks[self.numbers.index(number)],))
+
+
+def summary(traces: KinetoTrace | Paths, **storage_options: Any) -> TorchSummary:
+    """Summarise what ``torch.profiler`` recorded: where the time of each rank went, and what could be saved.
+
+    Parameters
+    ----------
+    traces
+        What :func:`load_kineto` reads (a file, a folder, a pattern or a list of files), or what it returned. Files
+        are read once, large ones in several processes; no trace is kept.
+    **storage_options
+        For the file system, as in :func:`fsspec.open`.
+
+    Raises
+    ------
+    KinetoFileError
+        If a file is no trace of Kineto's, is damaged, or ends early.
+    RanksError
+        If a rank is there twice, or files belong to different jobs, or a folder or pattern lacks a rank.
+    EmptyTraceError
+        If there is no event in any of them.
+    """
+    if isinstance(traces, KinetoTrace):
+        return _of_ranks([rank_summary(trace) for trace in traces.ranks])
+    whole, files = kineto_files(traces, storage_options)
+    ranks = summaries_of(files)
+    check_one_job([summary.job for summary in ranks], whole=whole)
+    return _of_ranks(ranks)
+
+
+def _of_ranks(ranks: Sequence[RankSummary]) -> TorchSummary:
+    if not any(summary.seconds for summary in ranks):
+        raise EmptyTraceError("nothing in these traces takes time; expected operators, calls or kernels")
+    return TorchSummary(tuple(ranks))

@@ -1,0 +1,94 @@
+"""Tables of a summary by name: columns over all ranks, for a screen, a page, JSON and pandas alike."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
+from typing import Any, TypeVar
+
+import numpy as np
+
+from dask_efficiency.accounts.tables import ColumnTable
+from dask_efficiency.show.columns import Columns, TypedColumn, counts, multiples, seconds, shares, words
+from dask_efficiency.torch_traces.summaries.rank import RankSummary
+from dask_efficiency.torch_traces.summaries.steps import outlying
+
+AnyTable = TypeVar("AnyTable", bound=ColumnTable)
+Ranks = Sequence[RankSummary]
+
+#: Parts of a breakdown, in the order of a table.
+PARTS = ("compute", "hidden", "exposed", "copies", "idle")
+
+
+def joined(tables: Sequence[AnyTable]) -> AnyTable:
+    """Rows of several tables, one after another."""
+    names = tables[0].dtypes()
+    return type(tables[0])(**{name: np.concatenate([getattr(table, name) for table in tables]) for name in names})
+
+
+def breakdown(ranks: Ranks) -> Columns:
+    """Each rank's time by part; the parts add up to ``total``."""
+    found = joined([rank.breakdown for rank in ranks])
+    communication = found.hidden + found.exposed
+    overlap = np.where(communication > 0, found.hidden / np.maximum(communication, 1), np.nan)
+    of_work = found.length - joined([rank.idle for rank in ranks]).edge
+    return {
+        "rank": counts(rank.rank for rank in ranks),
+        "on": words("GPU" if rank.on_gpu else "CPU" for rank in ranks),
+        "gpus": counts(found.gpus),
+        **{name: seconds(getattr(found, name) / 1e9) for name in PARTS},
+        "total": seconds(found.length / 1e9),
+        "overlap": shares(overlap),
+        "first_to_last_work": seconds(of_work / 1e9),
+    }
+
+
+def idle(ranks: Ranks) -> Columns:
+    """Each rank's idle time by reason; the reasons add up to ``total``."""
+    reasons = joined([rank.idle for rank in ranks]).columns()
+    return {
+        "rank": counts(rank.rank for rank in ranks),
+        **{name: seconds(column / 1e9) for name, column in reasons.items()},
+        "total": seconds(np.sum([*reasons.values()], axis=0) / 1e9),
+    }
+
+
+def streams(ranks: Ranks) -> Columns:
+    """Idle time of each stream by reason."""
+    timed = dict.fromkeys(("host", "other_stream", "gap", "unknown"), seconds)
+    return columns_of(ranks, [rank.streams for rank in ranks], timed)
+
+
+def launches(ranks: Ranks) -> Columns:
+    """Launch statistics of each stream."""
+    timed = dict.fromkeys(("delay_median", "delay_p95", "delay_max", "call_median", "full"), seconds)
+    return columns_of(ranks, [rank.launches for rank in ranks], timed | {"queue_mean": multiples})
+
+
+def steps(ranks: Ranks) -> Columns:
+    """Each rank's steps by part; ``differs`` is true for one whose length is far from the median of the rank's."""
+    tables = [rank.steps for rank in ranks]
+    columns = columns_of(ranks, tables, dict.fromkeys((*PARTS, "idle_at_start"), seconds))
+    del columns["start"], columns["stop"]
+    differs = np.concatenate([outlying(table.length) for table in tables])
+    return {
+        **columns,
+        "total": seconds(joined(tables).length / 1e9),
+        "differs": TypedColumn(differs, dtype=bool),
+    }
+
+
+def columns_of(ranks: Ranks, tables: Sequence[ColumnTable], kinds: Mapping[str, Any]) -> dict[str, TypedColumn]:
+    """Columns of a table of each rank, beside its number: seconds are nanoseconds there, and others counts."""
+    numbers = np.repeat([rank.rank for rank in ranks], [len(table) for table in tables])
+    columns = {"rank": counts(numbers)}
+    for name, values in joined(tables).columns().items():
+        kind = kinds.get(name, counts)
+        columns[name] = kind(values / 1e9 if kind is seconds else values)
+    return columns
+
+
+#: By name, the table of all ranks.
+TABLES: Mapping[str, Callable[[Ranks], Columns]] = MappingProxyType(
+    {"ranks": breakdown, "idle": idle, "streams": streams, "launches": launches, "steps": steps}
+)
