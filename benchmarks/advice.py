@@ -107,7 +107,7 @@ def advised(promises: dict[str, Any], name: str) -> Point:
 
 
 def measured(folder: Path) -> dict[Point, list[float]]:
-    """Seconds of all runs so far, by point; infinite where a run failed."""
+    """Seconds of all runs so far, by point; nothing where a run failed."""
     took: dict[Point, list[float]] = {}
     lines = folder / "runs.jsonl"
     for line in lines.read_text().splitlines() if lines.exists() else ():
@@ -184,7 +184,18 @@ def judge(folder: Path, names: list[str]) -> None:
             f" {median[best]:6.2f} {best[1][0]}x{best[1][1]}, {best[2]} times"
             f" {differ:7.0%} {len(took.get(point, [])):4}"
         )
-    print(f"within the interval: {kept} of {len(names)}; worse than before: {worse}; within 15 % of the best: {near}")
+    wide = statistics.median(high - low for low, _, high in (promises[name]["saves"] for name in names))
+    print(
+        f"within the interval: {kept} of {len(names)}, in the median {wide:.0%} of the run wide;"
+        f" worse than before: {worse}; within 15 % of the best: {near}"
+    )
+    pairs = [(math.log(a / b) ** 2 / 2, (a + b) / 2) for a, b, *_ in (each for each in took.values() if len(each) > 1)]
+    if pairs:
+        spread = math.sqrt(statistics.fmean(variance for variance, _ in pairs))
+        of_a_second = math.sqrt(statistics.fmean(variance * seconds for variance, seconds in pairs))
+        print(
+            f"runs of {len(pairs)} points differ by {spread:.1%}, of one of a second by {of_a_second:.1%}: deviations"
+        )
 
 
 def main() -> None:
