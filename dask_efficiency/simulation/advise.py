@@ -10,14 +10,13 @@ from dask_efficiency.runs.trace.run_trace import RunTrace
 from dask_efficiency.show.figures import format_bytes
 from dask_efficiency.simulation import calls
 from dask_efficiency.simulation.model.advice import (
-    AS_IT_WAS,
     Advice,
     Limits,
     Setting,
+    choose,
     limits,
     own_setting,
     search,
-    still_better,
 )
 from dask_efficiency.simulation.model.cluster import ClusterSpec
 from dask_efficiency.simulation.model.ensemble import Ensemble, SeededJob, Wanted, check_seeds
@@ -92,21 +91,22 @@ def advise(
         else:
             with calls.simulated(trace, [*filter(None, jobs.values())]) as ensembles:
                 tried |= _took(jobs, ensembles)
-    predictions = {AS_IT_WAS: predict(trace, as_it_was.job, runs, judged, notes)}
-    best = {name: setting.job(cluster) for name, setting in settings.items() if name != AS_IT_WAS}
+    predictions = {own: predict(trace, as_it_was.job, runs, judged, notes)}
+    best = {setting: setting.job(cluster) for setting in settings.values() if setting != own}
     with calls.simulated(trace, [SeededJob(job, chosen, may_stand_still=True) for job in best.values()]) as ensembles:
-        for name, job in best.items():
+        for setting, job in best.items():
             runs = next(ensembles)
             if not (runs.stands_still or runs.overfull):
-                predictions[name] = predict(trace, job, runs, judged, notes)
-    left = still_better(own, settings, {name: one.makespan_seconds for name, one in predictions.items()})
+                predictions[setting] = predict(trace, job, runs, judged, notes)
+    # More simulated runs may not confirm what one promised.
+    settings = choose(own, {setting: one.makespan_seconds for setting, one in predictions.items()})
     return Advice(
-        {name: settings[name] for name in left},
-        {name: predictions[name] for name in left},
+        settings,
+        {name: predictions[setting] for name, setting in settings.items()},
         limit.tasks,
         len(tried),
         price_per_worker_hour,
-        (*_unknown(cluster, own, limit), *predictions[AS_IT_WAS].notes),
+        (*_unknown(cluster, own, limit), *predictions[own].notes),
     )
 
 

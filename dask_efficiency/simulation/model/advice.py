@@ -300,23 +300,6 @@ def choose(own: Setting, took: Seconds) -> dict[str, Setting]:
     return found
 
 
-def still_better(own: Setting, chosen: Mapping[str, Setting], took: Mapping[str, float]) -> list[str]:
-    """Names of those chosen settings that are better than the run as it was by what they take in more simulated runs.
-
-    The fastest has to be faster; the cheapest has to cost less, and to take at most :data:`WORTH` longer.
-    """
-    whole, slower = took[AS_IT_WAS], {FASTEST: 0.0, CHEAPEST: WORTH}
-    return [
-        name
-        for name, seconds in took.items()
-        if name == AS_IT_WAS
-        or (
-            (seconds < (1.0 + slower[name]) * whole)
-            and (name == FASTEST or chosen[name].threads * seconds < own.threads * whole)
-        )
-    ]
-
-
 def _shapes(own: Setting, limit: Limits) -> list[Setting]:
     """As many threads in more or fewer processes, with all of the memory; and no more threads than cores."""
     threads = int(min(own.threads, max(limit.threads, 1)))

@@ -18,7 +18,6 @@ from dask_efficiency.simulation.model.advice import (
     limits,
     own_setting,
     search,
-    still_better,
 )
 
 SPILLING = Path(__file__).parents[2] / "data" / "diagnoses" / "spilling.trace"
@@ -118,13 +117,6 @@ def test_partitions_are_as_large_as_each_cluster_allows() -> None:
     assert Setting(4, 2, 4 * GIB, chunks=16) in tried
     assert all(one.chunks <= 64 // one.workers for one in tried)
     assert {one.workers for one in tried if one.chunks > 1} == {1, 2, 4, 8}
-
-
-def test_what_more_simulated_runs_do_not_confirm_is_dropped() -> None:
-    chosen = {AS_IT_WAS: OWN, FASTEST: replace(OWN, workers=8), CHEAPEST: replace(OWN, workers=3)}
-    assert still_better(OWN, chosen, {AS_IT_WAS: 10.0, FASTEST: 6.0, CHEAPEST: 10.2}) == [*chosen]
-    assert still_better(OWN, chosen, {AS_IT_WAS: 10.0, FASTEST: 10.0, CHEAPEST: 10.4}) == [AS_IT_WAS]
-    assert still_better(OWN, chosen, {AS_IT_WAS: 10.0, CHEAPEST: 9.0}) == [AS_IT_WAS, CHEAPEST]
 
 
 def test_processes_have_all_of_the_memory_and_need_some_each() -> None:
