@@ -301,4 +301,6 @@ def sending_lines(sent: Mapping[str, Iterable[str]], lines: Mapping[str, Mapping
 def _in_words(lines: Mapping[str, str]) -> str:
     (line, source), *more = lines.items()
     text = f"`{source}` in {line}" if source else line
-    return f"{text} and {len(more)} more line{'s' * (len(more) > 1)}" if more else text
+    if len(more) == 1:
+        return f"{text} and {more[0][0]}"
+    return f"{text} and {len(more)} more lines" if more else text

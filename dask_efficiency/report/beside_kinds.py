@@ -71,6 +71,7 @@ client: No work on the cluster
     many-graphs: Send tasks together, as by client.map or one dask.compute(): each of {graphs} took the client time.
     pickles: Keep large objects out of graphs: load them in tasks, or send them ahead by client.scatter.
     built-of-much: Pass large lists as arrays, or by delayed(traverse=False): the client goes through them by item.
+    long-built: Build fewer tasks, by collections' own operations instead of a loop, and compute all of them together.
     graph-built: Build fewer tasks: bigger partitions, and collections' own operations instead of a loop.
     optimizes: Build graphs of fewer operations, and compute several results by one dask.compute().
     uploads: Keep large objects out of graphs: load them in tasks, or send them ahead by client.scatter.
@@ -94,8 +95,10 @@ busy: Mostly computing
     Do once what its tasks repeat, and no more than is needed: else, only more cores help.
 busy-again: The same functions compute for several computations, as much for each
     Call persist() on what these have in common, or ask for all by one dask.compute(): each computes it again.
+computed-first: Computed before the result was asked for
+    Persist what it needs before, or do without it: it computes all that it needs, and keeps nothing.
 loading: Loading data
-    Load only what is used, and once what tasks share: in each worker, or in one task that they depend on.
+    Load only what is used, and what tasks share not again in each: once in a worker, or in a task of its own.
 shuffling: Shuffling rows between workers
     Shuffle fewer columns, filter before, or merge with one partition: a small table needs no shuffle.
 reads-again: The same files are read again and again

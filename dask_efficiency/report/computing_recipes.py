@@ -265,6 +265,16 @@ pandas-text: Text as Python objects, in pandas
     unless: pandas/core/arrays/string_arrow.py *
     unless: pandas/core/arrays/arrow/* *
     Keep text in string[pyarrow] columns, whose methods run without the GIL.
+pandas-keys: Text as Python objects, hashed and compared one by one
+    kinds: python busy
+    stack: pandas/core/algorithms.py factorize*|unique*|isin|value_counts*|duplicated|mode|safe_sort|_get_hashtable*
+    stack: pandas/core/dtypes/missing.py _isna_string_dtype
+    stack: pandas/core/ops/array_ops.py comp_method_OBJECT_ARRAY
+    also: pandas/core/algorithms.py _check_object_for_strings
+    also: pandas/core/dtypes/missing.py _isna_string_dtype
+    also: pandas/core/ops/array_ops.py comp_method_OBJECT_ARRAY
+    share: 0.3
+    Read text as category or string[pyarrow], not as dtype object, whose values are hashed one by one.
 pandas-dates: Dates that pandas parses one by one
     kinds: python busy
     stack: dateutil/parser/* *

@@ -13,6 +13,7 @@ from dask_efficiency.accounts.cluster.scheduler_loop import RECEIVING, SENDING, 
 from dask_efficiency.accounts.lines import (
     CHILD_CPU,
     EVENT_LOOP,
+    NATIVE,
     NO_CORE,
     Frame,
     blamed,
@@ -91,6 +92,8 @@ class Conditions:
     libraries: float = _UNKNOWN
     #: Shares of the waiting for the GIL while event loops held it, and while pandas worked on text.
     gil_of_loops: float = _UNKNOWN
+    #: Share of what tasks compute, by samples, that is under the GIL.
+    under_gil: float = _UNKNOWN
     gil_of_text: float = _UNKNOWN
     #: Place of most of the waiting for locks, and for the cluster, by cause, of :mod:`dask_efficiency.accounts.waits`;
     #: empty for a cause that has several.
@@ -345,6 +348,7 @@ def conditions_of(report: EfficiencyReport) -> Conditions:
         cores_used=_cores_used(report),
         libraries=whole.ns(Bucket.LIBRARY_THREADS) / cpu if cpu else math.nan,
         gil_of_loops=_share_of_holders(report, lambda holder: holder.holder == EVENT_LOOP),
+        under_gil=_under_gil(report),
         gil_of_text=_share_of_holders(report, lambda holder: any(map(_works_on_text, holder.stack))),
         places={cause: _place(report, cause) for cause in (LOCK, CLUSTER)},
         children_seconds=children,
@@ -408,6 +412,12 @@ def _is_own_code(block: LongHold) -> bool:
 def _share_of_holders(report: EfficiencyReport, meant: Callable[[GilHolder], bool]) -> float:
     whole = sum(holder.ns for holder in report.gil_holders)
     return sum(holder.ns for holder in report.gil_holders if meant(holder)) / whole if whole else math.nan
+
+
+def _under_gil(report: EfficiencyReport) -> float:
+    rows = [row for row in report.profile if row.bucket == Bucket.THREAD_CPU]
+    whole = sum(row.ns for row in rows)
+    return sum(row.ns for row in rows if row.cause != NATIVE) / whole if whole else math.nan
 
 
 def _cores_used(report: EfficiencyReport) -> float:

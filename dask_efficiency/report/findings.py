@@ -3,25 +3,22 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
 from dask_efficiency.accounts.buckets import HELD, UNKNOWN, Bucket
-from dask_efficiency.accounts.metered import of_shuffles
-from dask_efficiency.accounts.waits import CLUSTER, SHUFFLE
 from dask_efficiency.report.blocks import FOR_SCHEDULER, stacks_beside_tasks
 from dask_efficiency.report.bounds import CORE, OF_CURE, bounded_saving, kept_promise, largest_saving
-from dask_efficiency.report.computing import COMPUTING, GIL, MAY_GO, busy, computing
+from dask_efficiency.report.computed_first import computed_first
+from dask_efficiency.report.computing import GIL, MAY_GO
 from dask_efficiency.report.conditions import NOTHING_KNOWN, Conditions, conditions_of
 from dask_efficiency.report.culprits import find_culprits, lost_prefixes, lost_stacks
 from dask_efficiency.report.cures import tasks_by_prefix, with_recipe
 from dask_efficiency.report.endings import ENDINGS, ending_clause, endings, follows
-from dask_efficiency.report.file_reads import read_again
 from dask_efficiency.report.gpu import summary
 from dask_efficiency.report.kinds import (
     BESIDE,
-    FOR_CLUSTER,
     OF_SMALL_TASKS,
     OF_WAITING,
     holds_any,
@@ -33,8 +30,8 @@ from dask_efficiency.report.lost_time import CauseLoss, largest_loss, losses_wor
 from dask_efficiency.report.memory_needs import told_beside
 from dask_efficiency.report.messages import EXPLAINS, Told, fetched_text, heavy_loads, told_by_loads
 from dask_efficiency.report.model import EfficiencyReport
+from dask_efficiency.report.much_time import much_of_all
 from dask_efficiency.report.places import place_of_loss, sender_of_most
-from dask_efficiency.report.shuffling import shuffling
 from dask_efficiency.report.skew import TIED, waited_behind
 from dask_efficiency.report.stacks import exact_stacks
 from dask_efficiency.report.turnover import FEW_STAYED, came_and_went, first_request
@@ -53,7 +50,7 @@ from dask_efficiency.report.wall_clock import (
     wall_clock_parts,
     work_of_client,
 )
-from dask_efficiency.report.whole_inputs import WHOLE_INPUTS, whole_inputs
+from dask_efficiency.report.whole_inputs import WHOLE_INPUTS
 from dask_efficiency.show.figures import (
     format_count,
     format_number,
@@ -107,27 +104,13 @@ def find(report: EfficiencyReport) -> tuple[Finding, ...]:
         *(*_losses(report, facts, exact), *_slow_workers(report), *_repeats(report, facts)),
         *(*_elsewhere(report, facts), *_gpus(report)),
     ]
-    computed, explained = computing(report, facts, exact)
-    shuffled, read = shuffling(report, exact), read_again(report, exact)
-    if (
-        read is not None and computed is not None and computed.page == page_of(COMPUTING)
-    ):  # what was read is what it computes with
-        computed = None
-    if shuffled is not None and facts.places.get(CLUSTER) == SHUFFLE:
-        explained |= {FOR_CLUSTER}
-    whole = whole_inputs(report)
-    if whole is not None:  # as event loops send it, and the others wait
-        explained |= {"large-results"}
-    much = [one for one in (computed, shuffled, read, whole) if one is not None]
-    if much and shares_cores(facts):  # that is what the cores are busy with
-        explained |= _kept_busy(exact, facts, computed, read)
-    if not much:
-        most, explained = busy(report, facts, exact)
-        much = [most] if most is not None else []
+    much, explained = much_of_all(report, facts, exact)
     if holds_any(("many-small",), facts):  # computed together, these are few graphs, and taken in once
         lost = {one.kind: one.lost_seconds for one in found}
         explained |= {"small-tasks"} if lost.get(OF_GRAPH, 0.0) > lost.get("small-tasks", 0.0) else set()
-    found = [*(one for one in found if one.kind not in explained), *much]
+    if _mostly_again(report):  # of what is computed once, there are few tasks
+        explained |= {"small-tasks"}
+    found = _computed_first(report, [one for one in found if one.kind not in explained]) + much
     sized = any(one.kind in (Bucket.SPILL, Bucket.PAUSED) for one in found)
     beside = [(kind, where) for kind, where in told_beside(report, facts.memory) if kind != OVER_LIMIT or not sized]
     found += [_beside(kind, facts, where=where, evidence=facts.memory.evidence) for kind, where in beside]
@@ -137,17 +120,12 @@ def find(report: EfficiencyReport) -> tuple[Finding, ...]:
     return (*first, *sorted(worth, key=_ranking))[:MAX_FINDINGS]
 
 
-def _kept_busy(exact: Iterable[ProfileRow], facts: Conditions, *much: Finding | None) -> set[str]:
-    """Waits for cores, and for the GIL where these are short, that are part of what takes much of all thread time.
-
-    Of shuffles, which wait for other things as well, only if their tasks have most of these waits.
-    """
-    kinds = {CORE, GIL} if facts.short_of_cores else {CORE}
-    if any(one is not None for one in much):
-        return kinds
-    waits = lost_prefixes(exact)
-    moved = {kind: sum(ns for prefix, ns in waits[kind].items() if of_shuffles(prefix)) for kind in kinds}
-    return {kind for kind in kinds if moved[kind] > MOST * waits[kind].total()}
+def _computed_first(report: EfficiencyReport, found: list[Finding]) -> list[Finding]:
+    """Add the finding of what a client waits for before its result, in place of threads that are idle meanwhile."""
+    first = computed_first(report)
+    if first is None or any(one.page == first.page and not one.kind.startswith(Bucket.IDLE) for one in found):
+        return found
+    return [*(one for one in found if one.page != first.page), first]
 
 
 def leading(report: EfficiencyReport) -> tuple[Finding, ...]:
@@ -437,6 +415,12 @@ def _repeats(report: EfficiencyReport, facts: Conditions) -> list[Finding]:
     stacks = stacks_beside_tasks(report)["idle"]  # of the client that asked again
     again = {prefix: repeat.tasks for prefix, repeat in report.repeats.items()}
     return [_bounded(with_recipe(report, found, stacks, again), share * report.cluster_seconds)]
+
+
+def _mostly_again(report: EfficiencyReport) -> bool:
+    """True if most tasks computed what had been computed before."""
+    again = sum(repeat.tasks for repeat in report.repeats.values())
+    return again > MOST * sum(skew.count for skew in report.skew.values())
 
 
 def _is_fetched(report: EfficiencyReport, facts: Conditions) -> bool:

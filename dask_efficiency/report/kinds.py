@@ -24,6 +24,7 @@ from dask_efficiency.accounts.waits import (
 from dask_efficiency.report.beside_kinds import BESIDE_TEXT
 from dask_efficiency.report.conditions import MANY_GRAPHS, NOTHING_KNOWN, Conditions
 from dask_efficiency.report.memory_needs import GROWS, HOLDS_BACK
+from dask_efficiency.report.sizes import TASK_SECONDS
 from dask_efficiency.show.finding import MOST, WORTH_FINDING
 from dask_efficiency.straggler.observations import SIZES_DIFFER
 
@@ -50,6 +51,9 @@ LONG_BUILDING, FEW_IN_GRAPH = 0.01, 10
 #: Share of the cores in use, by anybody, from which processes find none; and objects from which it matters that each
 #: is pickled by itself on its way to a client, for some seconds. By judgement.
 FULL_CORES, MANY_OBJECTS = 0.9, 50_000
+
+#: Share of what tasks compute that is under the GIL below which they leave it to others. By judgement.
+LITTLE_UNDER_GIL = 0.25
 
 #: Condition, and what to do where it holds.
 Cure: TypeAlias = tuple[Callable[[Conditions], bool], str]
@@ -79,6 +83,11 @@ def shares_cores(facts: Conditions) -> bool:
     return as_many and facts.others < OTHERS and facts.children_share < MOST
 
 
+def _may_wait(facts: Conditions) -> bool:
+    """True if nothing but round trips themselves is known to make threads wait for these."""
+    return not (facts.no_scheduling or facts.scheduler_busy)
+
+
 #: Conditions of cures by name.
 _CONDITIONS: Mapping[str, Callable[[Conditions], bool]] = {
     "for-gpus": lambda facts: facts.gpu_waiting > MOST,
@@ -97,6 +106,9 @@ _CONDITIONS: Mapping[str, Callable[[Conditions], bool]] = {
     "loop-held": lambda facts: facts.loop_held,
     "scheduler-busy": lambda facts: facts.scheduler_busy,
     "imports": lambda facts: facts.imports,
+    "long-tasks": lambda facts: facts.task_seconds >= TASK_SECONDS,
+    "gil-released": lambda facts: facts.under_gil < LITTLE_UNDER_GIL,
+    "little-gil": lambda facts: facts.under_gil < LITTLE_UNDER_GIL and facts.spilling < SPILLS,
     "larger": lambda facts: facts.sizes.wanted > 1,
     "in-one": lambda facts: facts.waited_for in facts.sizes.in_one,
     "smaller": lambda facts: facts.sizes.smaller > 1,
@@ -118,6 +130,7 @@ _CONDITIONS: Mapping[str, Callable[[Conditions], bool]] = {
     "gathers": lambda facts: facts.client_phase == "gather",
     "sent-by-library": lambda facts: bool(facts.sent_by),
     "graph-built": lambda facts: facts.client_activity == "build",
+    "long-built": lambda facts: facts.client_activity == "build" and facts.task_seconds >= TASK_SECONDS,
     "built-of-much": lambda facts: facts.client_activity == "build" and facts.building >= LONG_BUILDING,
     "hashes": lambda facts: facts.client_activity == "hash",
     "pickles": lambda facts: facts.client_activity == "pickle",
@@ -164,8 +177,10 @@ _CONDITIONS: Mapping[str, Callable[[Conditions], bool]] = {
     "loops-gil": lambda facts: facts.loops_blocked and facts.task_blocks,
     "blocked-gil": lambda facts: facts.overhead_of_blocks and facts.task_blocks,
     "blocked": lambda facts: facts.overhead_of_blocks,
-    "saturation": lambda facts: facts.saturation_saves >= WORTH_FINDING and facts.saturation < facts.saturation_needed,
-    "low-saturation": lambda facts: math.isnan(facts.saturation_saves) and facts.saturation < FULL,
+    "saturation": lambda facts: (
+        _may_wait(facts) and facts.saturation_saves >= WORTH_FINDING and facts.saturation < facts.saturation_needed
+    ),
+    "low-saturation": lambda facts: _may_wait(facts) and math.isnan(facts.saturation_saves) and facts.saturation < FULL,
     "joining": lambda facts: facts.joining,
     "came-and-went": lambda facts: facts.came_and_went,
 }
@@ -200,6 +215,7 @@ thread-noncpu/gil: Waiting for the GIL
     one-thread-each: Find which other threads run Python code: each worker has one thread for tasks.
     short-of-cores: Use fewer threads: they wait even longer for cores.
     cores-full: Make this code do less: the cores are in use, so that processes save little.
+    gil-released: Make fewer calls, of more data each: each waits to have the GIL back.
     gil-not-of-text: Use processes: {processes} each.
     Use string[pyarrow] for text, or processes: {processes} each.
 thread-noncpu/core: Waiting for a core
@@ -241,7 +257,7 @@ thread-noncpu/child-process: Waiting for child processes
     See what the child does: if it computes, it uses a core that is not counted here.
 thread-noncpu/unknown: Tasks off the CPU, for no known reason
     for-gpus: Mostly, tasks wait for GPUs that do not work for them: see the section on GPUs.
-    No sample showed why: longer runs and longer tasks give more samples.
+    No sample showed why: a longer run has more samples.
 thread-noncpu: Tasks off the CPU, for no known reason
     for-gpus: Mostly, tasks wait for GPUs that do not work for them: see the section on GPUs.
     See what they wait for: I/O, sleep, a lock, the GIL, or a library's own threads at work.
@@ -262,6 +278,7 @@ overhead/hand-over: Handing tasks over to threads
     blocked-own: Do that in a task, or in a thread of its own: it blocked the event loop, which answered nobody meanwhile.
     blocked-gil: Hold the GIL for less time there, as in smaller pieces: event loops answered nobody meanwhile.
     blocked: See what blocked the workers' event loops: they answered nobody meanwhile.
+    little-gil: Look for large results, or a busy host: tasks leave the GIL to event loops, which were late.
     Look for tasks that hold the GIL, or a busy host.
 overhead/event-loop: Waiting for the workers' event loops
     as: overhead/hand-over
@@ -296,7 +313,7 @@ retiring: Workers were retiring
 waiting-on-data: Waiting for data of other workers
     Use fewer shuffles, or fewer but larger workers.
 constrained: Waiting for resources=
-    Offer more of the resource per worker, or ask for less.
+    Offer more of the resource per worker, ask for less of it, or send tasks first that ask for none.
 idle/scheduler: Threads idle, waiting for the scheduler
     imports: Import modules before the work, by client.run or a preload: event loops were importing.
     gil-taken: Do it in a task, or another process: it held the GIL of the scheduler's, which answered nobody meanwhile.
@@ -308,11 +325,12 @@ idle/scheduler: Threads idle, waiting for the scheduler
     loops-own: Do that in a task, or in a thread of its own: it blocked the event loop, which answered nobody meanwhile.
     loops-gil: Hold the GIL for less time there, as in smaller pieces: event loops answered nobody meanwhile.
     loops-blocked: See what blocked the workers' event loops: they answered nobody meanwhile.
+    long-tasks: Look for a busy host, or large graphs and results: tasks of {task} are long enough.
     Use fewer and longer tasks, by bigger partitions or by fusing them.
 idle/round-trips: Threads idle from a result to the next task
-    as: idle/scheduler
     saturation: Set distributed.scheduler.worker-saturation to {needed}, from {saturation}: a replay of the run says so.
-    low-saturation: Use longer tasks, or raise distributed.scheduler.worker-saturation: trace=True says whether it helps.
+    low-saturation: Raise distributed.scheduler.worker-saturation, from {saturation}: trace=True says whether it helps.
+    as: idle/scheduler
     Use fewer and longer tasks, by bigger partitions or by fusing them.
 idle/imbalance: Threads idle while tasks queue at other workers
     See what ties tasks to workers where they queue: split uneven partitions, or replicate() a large input.
@@ -321,6 +339,7 @@ idle/restricted: Threads idle that may not run the waiting tasks
 idle/graph: Threads idle while the scheduler takes in a graph
     loop-held: Do without it, or speed it up: it took {loop_share} of the scheduler's event loop, busy {loop_busy} of the time.
     many-small: Compute all of it together, by one dask.compute(): {graphs} came, each with its whole collection.
+    long-tasks: Build smaller graphs, and keep large objects out of them: the scheduler takes each in as a whole.
     Make graphs smaller, by bigger partitions, and keep large objects out of them.
 idle/parallelism: Threads idle, too few tasks at a time
     skewed: Split or salt the key: the input of the longest task is {larger} times as large.

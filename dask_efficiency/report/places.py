@@ -22,6 +22,7 @@ from dask_efficiency.report.model import EfficiencyReport
 from dask_efficiency.report.skew import held_up, longest, ran_alone, recorded_tasks
 from dask_efficiency.report.turnover import how_lost
 from dask_efficiency.report.values import Culprit
+from dask_efficiency.report.wall_clock import client_doing, client_line
 from dask_efficiency.show.figures import format_count, name_of, named, sentence
 from dask_efficiency.show.finding import MOST
 
@@ -52,6 +53,8 @@ def place_of_loss(report: EfficiencyReport, facts: Conditions, part: CauseLoss, 
         if part.cause in ("parallelism", ""):
             return _long_task(report, facts) or sender_of_most(report)
         return _most_of_time(report, part.cause)
+    if part.bucket is Bucket.CONSTRAINED:
+        return _asks_for_resources(report) or _most_of_time(report, "imbalance")
     if part.bucket is Bucket.WAITING_ON_DATA:
         return _most_sent(report)
     causes = (part.cause,) if part.cause else (UNKNOWN, "")
@@ -94,10 +97,13 @@ def _most_sent(report: EfficiencyReport) -> str:
 
 
 def sender_of_most(report: EfficiencyReport) -> str:
-    """Line that sent most tasks; empty if several did."""
+    """Line that sent most tasks; if several did, the one at which the client waited most."""
     lines = senders(report, {prefix: skew.count for prefix, skew in report.skew.items()})
     (line, n), *_ = lines.most_common(1) or [("", 0)]
-    return f"computed by {sentence(line)}" if line and n > MOST * lines.total() else ""
+    if line and n > MOST * lines.total():
+        return f"computed by {sentence(line)}"
+    waits = client_doing(report, lambda row: row.ns - row.idle_ns if row.activity == "wait" else 0)
+    return f"most for {at}" if (at := sentence(client_line(report, waits, least=MOST))) else ""
 
 
 def _more_lines(part: CauseLoss, culprit: Culprit, culprits: Sequence[Culprit]) -> str:
@@ -177,6 +183,13 @@ def _most_of_time(report: EfficiencyReport, cause: str) -> str:
     held = {prefix: row.ns(*HELD) for prefix, row in report.by_prefix.items()}
     most = max(held, key=lambda prefix: held[prefix], default="")
     return _sent(report, most) if held and held[most] > MOST * sum(held.values()) else sender_of_most(report)
+
+
+def _asks_for_resources(report: EfficiencyReport) -> str:
+    """Tasks that asked for a resource where they were sent, with that line; empty if no line says so."""
+    asked = {prefix for prefix, line in report.computed_by.items() if "resources=" in line}
+    held = {prefix: row.ns(*HELD) for prefix, row in report.by_prefix.items() if prefix in asked}
+    return _sent(report, max(held, key=lambda prefix: held[prefix])) if held else ""
 
 
 def lost_worker(report: EfficiencyReport, bucket: Bucket) -> str:

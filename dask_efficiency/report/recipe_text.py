@@ -261,7 +261,8 @@ FACTS = ("threads-in-vain", "one-thread-each")
 CURED = (
     *(str(bucket) for bucket in FINALIZED if bucket not in GOOD),
     *CAUSE_NAMES,
-    *("computing", "busy", "loading", "shuffling", "client", "one-by-one", "repeats", "small-tasks"),
+    *("computing", "busy", "loading", "shuffling", "client", "computed-first", "one-by-one", "repeats"),
+    "small-tasks",
 )
 #: Those of which it is known whose tasks have them, or which were sent.
 OF_TASKS = (

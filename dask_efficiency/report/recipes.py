@@ -235,17 +235,17 @@ scatter: Sending data to workers by scatter, to each process that needs them
     share: 0.3
     Load them in tasks, from files, or use fewer processes with more threads: each process has its own copy.
 sizes-of-chunks: compute_chunk_sizes() computes the array to know its sizes
-    kinds: client repeats one-by-one idle idle/parallelism
+    kinds: client computed-first repeats one-by-one idle idle/parallelism
     stack: dask/array/core.py Array.compute_chunk_sizes
     share: 0.3
     Call persist() before, as all that the array is made of is computed, or select so that sizes are known.
 array-on-client: A function of NumPy computes a whole Dask array on the client
-    kinds: client repeats one-by-one
+    kinds: client computed-first repeats one-by-one
     stack: dask/array/core.py Array.__array__
     share: 0.3
     Use the function of dask.array, or compute() a reduced result: the client gets, and works on, all of it.
 frame-by-row: The client goes through a dataframe's partitions, one by one
-    kinds: client one-by-one repeats
+    kinds: client computed-first one-by-one repeats
     stack: dask/dataframe/*collection.py DataFrame.iterrows|DataFrame.itertuples|*.__iter__|Series.items
     share: 0.3
     Do it in tasks, by map_partitions: here each partition is computed in turn, and comes to the client.
@@ -279,7 +279,7 @@ np-load: Reading whole files by numpy.load
     stack: numpy/lib/*npyio* load
     stack: numpy/lib/*format* read_array
     If tasks use parts of files, pass mmap_mode="r", so that they read these only; else, read larger files.
-xarray-groupby: Too many small tasks: groupby cuts chunks by group
+xarray-groupby: groupby cuts chunks by group, into small tasks
     kinds: small-tasks
     stack: xarray/*/groupby.py *
     Give each chunk all of the grouped dimension, and use xarray.map_blocks(); or flox, for reductions alone.
@@ -287,7 +287,7 @@ xarray-groups: groupby builds tasks for each group of each chunk
     kinds: client
     stack: xarray/*/groupby.py * > dask/* *
     Use xarray.map_blocks() on chunks with all of the grouped dimension, or flox: these build few tasks.
-parquet-files: Too many small tasks; many read Parquet files
+parquet-files: Small Parquet files, each read by small tasks
     kinds: small-tasks
     tasks: read*parquet* *readparquet*
     share: 0.2
@@ -298,19 +298,19 @@ parquet-metadata: Reading the metadata of many Parquet files
     stack: dask/dataframe/io/parquet/* *
     Write fewer and larger files, of some 100 MB: the client looks at each before the work begins.
 set-index: set_index computes its column first
-    kinds: client repeats loops idle idle/parallelism
+    kinds: client computed-first repeats loops idle idle/parallelism
     stack: dask/dataframe/*shuffle.py *_calculate_divisions|*_get_divisions|*._divisions*
     Pass divisions=, or sorted=True for sorted data, or persist() before: it computes the column twice.
 repartition-size: repartition(partition_size=) computes all sizes first
-    kinds: client repeats loops idle idle/parallelism
+    kinds: client computed-first repeats loops idle idle/parallelism
     stack: dask/dataframe/*repartition.py RepartitionSize.*
     Pass npartitions=, or read partitions of that size: else everything is computed to know their sizes.
 from-delayed: from_delayed computes its first part for its columns
-    kinds: client one-by-one idle idle/parallelism
+    kinds: client computed-first one-by-one idle idle/parallelism
     stack: dask/dataframe/*delayed.py from_delayed|FromDelayed._meta > dask/base.py *compute
     Pass meta=, an empty frame with the columns, or use from_map(), for which Dask plans better.
 len-of-frame: len() computes the whole dataframe
-    kinds: client repeats one-by-one idle idle/parallelism
+    kinds: client computed-first repeats one-by-one idle idle/parallelism
     stack: dask/dataframe/*collection.py FrameBase.__len__|DataFrame.__len__|Series.__len__
     stack: dask/dataframe/core.py *.__len__
     sent: *`len(*
@@ -325,12 +325,12 @@ tokenize: Hashing large objects
     stack: dask/hashing.py *
     unless: dask/_expr.py *
     Load large objects in tasks, or name them: name= of from_array, dask_key_name= or pure=False.
-moving-windows: Too many small tasks: they build moving windows
+overlaps: Overlaps of chunks, or moving windows, made by small tasks
     kinds: small-tasks
     tasks: *overlap*
-    share: 0.1
-    For moving sums, use differences of cumsum(), or bottleneck: these windows are built of pieces of chunks.
-rechunked: Too many small tasks: rechunk cuts and joins chunks
+    share: 0.005
+    Pass depth= for just the axes that need it, or larger chunks; moving sums are differences of cumsum().
+rechunked: rechunk cuts and joins chunks, by small tasks
     kinds: small-tasks
     tasks: rechunk-* *-rechunk-*
     share: 0.3

@@ -60,7 +60,7 @@ def test_a_prefix_was_sent_by_the_lines_whose_graphs_have_its_tasks() -> None:
     assert sending_lines(sent, lines) == {
         "mean": "`df.x.mean().compute()` in etl.py:3",
         "merge": "`df.merge(other).compute()` in etl.py:9",
-        "read": "`df.x.mean().compute()` in etl.py:3 and 1 more line",
+        "read": "`df.x.mean().compute()` in etl.py:3 and etl.py:9",
         "f": "x.py:1",
     }
 
@@ -68,7 +68,7 @@ def test_a_prefix_was_sent_by_the_lines_whose_graphs_have_its_tasks() -> None:
 def test_a_graph_of_two_lines_has_both_and_an_unknown_origin_makes_its_prefixes_unknown() -> None:
     sent = sent_graphs(({"a"}, ["read", "f"]), ({"b"}, ["f"]), ({"c"}, ["g"]))
     assert sending_lines(sent, {"a": LOAD | MERGE, "b": NOBODY}) == {
-        "read": "`df.x.mean().compute()` in etl.py:3 and 1 more line"
+        "read": "`df.x.mean().compute()` in etl.py:3 and etl.py:9"
     }
 
 

@@ -259,6 +259,14 @@ SEEN = [
         "7: me/a.py f > pandas/core/strings/accessor.py StringMethods.upper > "
         "pandas/core/strings/object_array.py ObjectStringArrayMixin._str_map",
     ),
+    _seen(
+        "pandas-keys",
+        "busy",
+        "6: dask/dataframe/groupby.py _apply_chunk > pandas/core/groupby/grouper.py Grouping._codes_and_uniques > "
+        "pandas/core/algorithms.py factorize > pandas/core/algorithms.py factorize_array",
+        "1: pandas/core/algorithms.py factorize_array > pandas/core/algorithms.py _check_object_for_strings",
+        "7: dask/dataframe/groupby.py _apply_chunk > pandas/core/groupby/ops.py WrappedCythonOp._call_cython_op",
+    ),
     _seen("pandas-dates", _GIL, "7: pandas/core/tools/datetimes.py to_datetime > dateutil/parser/_parser.py parse"),
     _seen(
         "csv-python",

@@ -299,7 +299,7 @@ def test_small_tasks_are_one_fault_with_one_cure() -> None:
     parquet = {"read_parquet-getitem": skew(count=400), "chunk": skew(count=600)}
     sent = replace(report, skew=parquet, computed_by=dict.fromkeys(parquet, "`table.x.sum().compute()` in etl.py:8"))
     assert find(sent)[0].where == "computed by `table.x.sum().compute()` in etl.py:8"
-    assert find(sent)[0].title == "Too many small tasks; many read Parquet files"
+    assert find(sent)[0].title == "Small Parquet files, each read by small tasks"
     # of several lines, none of which sent most of them, none is named
     several = {"read_parquet-getitem": "`a.compute()` in etl.py:8", "chunk": "`b.compute()` in etl.py:9"}
     even = replace(sent, skew={name: skew(count=500) for name in parquet}, computed_by=several)

@@ -20,7 +20,7 @@ from tests.report.samples import causes, changed, report_of, seconds, skew, wait
 
 #: A run of which nothing stands out.
 PLAIN = replace(
-    replace(NOTHING_KNOWN, task_seconds=1.0, threads=2.0, held_threads=1.5, cores=2.0),
+    replace(NOTHING_KNOWN, task_seconds=0.05, threads=2.0, held_threads=1.5, cores=2.0),
     spilled=Amount(2**30, 1),
     read_back=Amount(2**30, 1),
     loop_busy=0.3,
@@ -74,6 +74,10 @@ CURES = [
     ("thread-noncpu/gil", "Use fewer threads: they wait even longer for cores", SHARED),
     ("thread-noncpu/gil", "Make this code do less: the cores are in use", {"cores_used": 0.95, "gil_of_text": 0.2}),
     ("thread-noncpu/gil", "Use processes", {"gil_of_text": 0.2}),
+    ("thread-noncpu/gil", "Make fewer calls, of more data each", {"under_gil": 0.2, "gil_of_text": 0.2}),
+    (OVERHEAD, "Look for large results, or a busy host", {"under_gil": 0.2}),
+    ("idle/round-trips idle/scheduler", "Look for a busy host, or large graphs", {"task_seconds": 1.0}),
+    ("idle/graph", "Build smaller graphs", {"task_seconds": 1.0}),
     ("thread-noncpu/core", "Give libraries' threads less to do", {"libraries": 0.9, "threads": 16.0}),
     ("thread-noncpu/lock", "Give libraries' threads less to do", {"libraries": 0.9}),
     ("thread-noncpu/lock", "Compute before the transaction", {"places": {"lock": "database"}, "libraries": 0.9}),
@@ -111,7 +115,7 @@ CURES = [
     ("idle/scheduler", "Import modules before the work", {"importing": 0.6, "task_seconds": 0.001}),
     ("paused spill", "Release what is not used again: Client-7d24439e holds 3.0 GiB of load that", {"memory": HELD}),
     ("idle/round-trips", "Set distributed.scheduler.worker-saturation to 3.0, from 1.1: a replay", REPLAYED),
-    ("idle/round-trips", "Use longer tasks, or raise distributed.scheduler.worker-saturation", {"saturation": 1.1}),
+    ("idle/round-trips", "Raise distributed.scheduler.worker-saturation, from 1.1", {"saturation": 1.1}),
     ("idle/round-trips", "Import modules", REPLAYED | {"importing": 0.6, "blocked": 0.9}),
     ("idle/round-trips idle/scheduler", "See what blocked the workers' event loops", REPLAYED | {"blocked": 0.9}),
     ("idle/round-trips idle/scheduler", "Submit that function as a task", BLOCKED | {"run_blocks": True}),

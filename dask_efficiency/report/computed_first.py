@@ -1,0 +1,63 @@
+"""Computed first: what a client waits for in functions that compute before a result is asked for, such as set_index."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+
+from dask_efficiency.accounts.buckets import HELD
+from dask_efficiency.accounts.lines import is_the_users, place_of
+from dask_efficiency.report.computing import own_line
+from dask_efficiency.report.cures import with_recipe
+from dask_efficiency.report.kinds import BESIDE, page_of
+from dask_efficiency.report.model import EfficiencyReport
+from dask_efficiency.report.recipe_text import Weighted
+from dask_efficiency.report.recipes import recipe_for
+from dask_efficiency.show.figures import format_count, format_share, name_of, sentence
+from dask_efficiency.show.finding import KNOWN, Finding
+
+#: Kind of the finding.
+COMPUTED_FIRST = "computed-first"
+#: Share of the wall clock from which it is worth a finding; and share of that which is taken to be in vain, to rank it.
+#: By judgement.
+WORTH_TELLING, IN_VAIN = 0.3, 0.5
+
+
+def computed_first(report: EfficiencyReport) -> Finding | None:
+    """Finding of a function with a recipe in which the client waited for the cluster, for much of the time.
+
+    The cluster worked meanwhile, so that nothing was lost: unless the result was not needed, or is computed again.
+    """
+    waited = [(row.stack, row.ns - row.idle_ns) for row in report.client if row.activity == "wait"]
+    recipe = recipe_for(COMPUTED_FIRST, waited)
+    if recipe is None:
+        return None
+    there = [(stack, ns) for stack, ns in waited if recipe.fits(stack)]
+    seconds = sum(ns for _, ns in there) / 1e9
+    share = seconds / report.wall_clock_seconds
+    if share < WORTH_TELLING:
+        return None
+    where = f"{format_share(min(share, 1.0))} of the time: {_for_whom(report, there)}"
+    kind = BESIDE[COMPUTED_FIRST]
+    found = Finding(COMPUTED_FIRST, kind.title, where, advice=kind.advice, page=page_of(COMPUTED_FIRST))
+    return with_recipe(report, replace(found, evidence={KNOWN: IN_VAIN * seconds}), there)
+
+
+def _for_whom(report: EfficiencyReport, there: Weighted) -> str:
+    """Tasks that took most time of those that the user's line sent, and all lines that sent such; else that line."""
+    lines: Counter[str] = Counter()
+    for stack, ns in there:
+        own = next((frame for frame in reversed(stack) if is_the_users(frame.file)), None)
+        lines[place_of(own) if own is not None else ""] += round(ns)
+    (line, _), *_ = lines.most_common(1)
+    held = {
+        prefix: row.ns(*HELD)
+        for prefix, row in report.by_prefix.items()
+        if line and line in report.computed_by.get(prefix, "")
+    }
+    if not held:
+        return own_line((stack, round(ns)) for stack, ns in there)
+    most = max(held, key=held.__getitem__)
+    skew = report.skew.get(most)
+    tasks = format_count(skew.count, "task") if skew is not None else "tasks"
+    return f"{tasks} of {name_of(most)}, computed by {sentence(report.computed_by[most])}"
