@@ -8,7 +8,17 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from dask_efficiency.accounts.buckets import Bucket
-from dask_efficiency.accounts.lines import NATIVE, PYTHON, Stack, blamed, caller, is_the_users, place_of
+from dask_efficiency.accounts.lines import (
+    NATIVE,
+    PYTHON,
+    Frame,
+    Stack,
+    blamed,
+    caller,
+    is_servant,
+    is_the_users,
+    place_of,
+)
 from dask_efficiency.accounts.waits import LOCK, THREAD
 from dask_efficiency.report.bounds import CORE, without_others
 from dask_efficiency.report.conditions import NOTHING_KNOWN, Conditions
@@ -165,13 +175,19 @@ def _where_busy(report: EfficiencyReport, prefixes: Counter[str], rows: Sequence
     skew, line = report.skew.get(prefix), report.computed_by.get(prefix, "")
     tasks = f"{format_count(skew.count, 'task') if skew is not None else 'tasks'} of {name_of(prefix)}"
     own = own_line(rows)
-    called = _sums((blamed(stack).function, ns) for stack, ns in rows)
+    called = _sums((_called(blamed(stack)), ns) for stack, ns in rows)
     (function, ns), *_ = called.most_common(1) or [("", 0)]
-    if own and not own.startswith(f"`{name_of(function)}`") and ns > MOST * called.total():
-        own = f"{own}, mostly in `{name_of(function)}`"
+    if function and not own.startswith(f"`{name_of(function)}`") and ns > MOST * called.total():
+        mostly = f", mostly in `{name_of(function)}`"
+        own, tasks = (f"{own}{mostly}", tasks) if own else ("", f"{tasks}{mostly}")
     if line and not own.startswith(f"`{name_of(prefix)}`"):
         tasks = f"{tasks}, computed by {sentence(line)}"
     return f"{own} ({tasks})" if own else tasks
+
+
+def _called(frame: Frame) -> str:
+    """Function of a place; empty if that is one of Dask's own, which runs what a task is."""
+    return "" if is_servant(frame.file) else frame.function
 
 
 def reads(stack: Stack, *, by: re.Pattern[str] = READS) -> bool:

@@ -174,6 +174,25 @@ joined: Joining frames or arrays, which copies all rows each time
     stack: . > pandas/core/reshape/concat.py concat
     stack: . > numpy/*shape_base* vstack|hstack|dstack|stack
     Collect all parts in a list, and join them once, at the end: in a loop, each step copies all rows again.
+sorting: Sorting whole tables
+    kinds: busy
+    stack: pandas/core/frame.py DataFrame.sort_values
+    stack: pandas/core/series.py Series.sort_values
+    share: 0.3
+    For the first rows, use nlargest() or nsmallest(); else filter before, and sort only what is kept, once.
+compressing: Compressing what is written
+    kinds: busy
+    stack: pyarrow/parquet/core.py ParquetWriter.*
+    stack: fastparquet/writer.py *
+    stack: numcodecs/* *.encode
+    stack: zarr/codecs/* *encode*
+    stack: xarray/* *.to_netcdf > xarray/backends/* *
+    stack: numpy/lib/*npyio* savez_compressed
+    stack: gzip.py GzipFile.write*|compress
+    stack: bz2.py BZ2File.write*
+    stack: lzma.py LZMAFile.write*
+    share: 0.3
+    Use a lower level, or a faster codec such as zstd or snappy: high levels take long, and save little.
 rows-by-loc: Python by row, by loc, iloc or at
     kinds: python busy
     stack: pandas/core/indexing.py *

@@ -146,13 +146,13 @@ def _add(load: Load, row: MeteredRow, kind: str, *, is_sent: bool) -> None:
 #: Losses that are explained by what travels, by the kind of its finding; so is the GIL if event loops held it.
 _WAITING = ("idle/scheduler", "idle/round-trips", "idle/unknown", "idle")
 _GIL = "thread-noncpu/gil"
-_OF_LOOPS = ("overhead", "overhead/unknown", "overhead/hand-over", "overhead/event-loop")
+OF_LOOPS = ("overhead", "overhead/unknown", "overhead/hand-over", "overhead/event-loop")
 EXPLAINS: Mapping[str, tuple[str, ...]] = {
-    "heavy-tasks": (*_WAITING, *_OF_LOOPS, "idle/graph", "idle/parallelism"),
-    "slow-tasks": (*_WAITING, *_OF_LOOPS),
-    "pickled-results": ("waiting-on-data", *_WAITING, *_OF_LOOPS),
-    "large-results": ("waiting-on-data", *_WAITING, *_OF_LOOPS),
-    "large-graph": (*_WAITING, *_OF_LOOPS, "idle/graph", "idle/parallelism", "waiting-on-data"),
+    "heavy-tasks": (*_WAITING, *OF_LOOPS, "idle/graph", "idle/parallelism"),
+    "slow-tasks": (*_WAITING, *OF_LOOPS),
+    "pickled-results": ("waiting-on-data", *_WAITING, *OF_LOOPS),
+    "large-results": ("waiting-on-data", *_WAITING, *OF_LOOPS),
+    "large-graph": (*_WAITING, *OF_LOOPS, "idle/graph", "idle/parallelism", "waiting-on-data"),
 }
 
 
@@ -165,8 +165,10 @@ def kind_of(load: Load) -> str:
     if load.what != RESULTS or not load.type_name:
         return ""
     # tables and arrays are pickled as buffers: where one is large, it is its size that takes the time
-    large = LARGE_RESULTS if load.type_name == "ndarray" else LARGE_RESULT_BYTES
-    return "large-results" if load.each >= large and not load.items else "pickled-results"
+    of_arrays = load.type_name == "ndarray" and not load.items
+    if load.each >= (LARGE_RESULTS if of_arrays else LARGE_RESULT_BYTES) and not load.items:
+        return "large-results"
+    return "" if of_arrays else "pickled-results"  # small arrays travel as they are: it is their number that takes long
 
 
 def heavy_loads(report: EfficiencyReport) -> list[tuple[Load, str, float]]:
@@ -250,4 +252,5 @@ def place_of_load(load: Load, lines: Mapping[str, str] = MappingProxyType({})) -
     where = f": `{name_of(load.function.function)}`, {name_of(place_of(load.function))}" if load.function.file else ""
     carried = f" ({kind})" if kind else ""
     of = f" of {name_of(load.prefix)}" if load.prefix else ""
-    return f"each task{of} carries {size}{carried}{where}"
+    sent = f", computed by {sentence(lines[load.prefix])}" if load.prefix in lines else ""
+    return f"each task{of} carries {size}{carried}{where}{sent}"

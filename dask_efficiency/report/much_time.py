@@ -11,7 +11,8 @@ from dask_efficiency.report.computing import COMPUTING, GIL, busy, computing
 from dask_efficiency.report.conditions import Conditions
 from dask_efficiency.report.culprits import lost_prefixes
 from dask_efficiency.report.file_reads import read_again
-from dask_efficiency.report.kinds import FOR_CLUSTER, page_of, shares_cores
+from dask_efficiency.report.kinds import FOR_CLUSTER, SPILLS, page_of, shares_cores
+from dask_efficiency.report.messages import OF_LOOPS
 from dask_efficiency.report.model import EfficiencyReport
 from dask_efficiency.report.shuffling import shuffling
 from dask_efficiency.report.values import ProfileRow
@@ -27,6 +28,8 @@ def much_of_all(
     shuffled, read = shuffling(report, exact), read_again(report, exact)
     if read is not None and computed is not None and computed.page == page_of(COMPUTING):
         computed = None  # what was read is what it computes with
+    if computed is not None and not (facts.small_tasks or facts.spilling >= SPILLS or facts.overhead_of_blocks):
+        explained |= set(OF_LOOPS)  # which wait for the GIL, too
     if shuffled is not None and facts.places.get(CLUSTER) == SHUFFLE:
         explained |= {FOR_CLUSTER}
     whole = whole_inputs(report)

@@ -335,6 +335,11 @@ rechunked: rechunk cuts and joins chunks, by small tasks
     tasks: rechunk-* *-rechunk-*
     share: 0.3
     Read in the chunks that are needed, or keep whole dimensions in each: every piece of a chunk is a task.
+rows-in-any-order: Rows picked by positions in any order, by small tasks
+    kinds: small-tasks
+    tasks: shuffle-split* shuffle-taker* *-shuffle-split*
+    share: 0.3
+    Sort the positions, or shuffle within chunks and change the order of these: each is cut for each other.
 repartition: Small tasks of repartition
     kinds: small-tasks
     tasks: repartition*

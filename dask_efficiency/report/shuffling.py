@@ -1,7 +1,8 @@
-"""Shuffling: what P2P shuffles take of all thread time, computing and waiting."""
+"""Shuffling: what shuffles of rows take of all thread time, computing and waiting."""
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterable
 
@@ -17,16 +18,18 @@ from dask_efficiency.show.finding import Finding
 
 #: Kind of the finding.
 SHUFFLING = "shuffling"
+#: Tasks of shuffles that are no P2P shuffles, but go through files, or are cut into tasks.
+_BY_TASKS = re.compile(r"diskshuffle|shuffle-partition|taskshuffle|simpleshuffle")
 
 
 def shuffling(report: EfficiencyReport, exact: Iterable[ProfileRow]) -> Finding | None:
-    """Finding of the tasks that put rows into P2P shuffles and take them out, if these take much of all thread time.
+    """Finding of the tasks that put rows into shuffles and take them out, if these take much of all thread time.
 
     What all tasks compute tells what is shuffled, and so the recipe.
     """
     held: Counter[str] = Counter()
     for prefix, row in report.by_prefix.items():
-        if of_shuffles(prefix):
+        if of_shuffles(prefix) or _BY_TASKS.search(prefix):
             held[prefix] += row.ns(*HELD)
     (line, _), *_ = senders(report, held).most_common(1) or [("", 0)]
     found = much_of_time(report, SHUFFLING, held.total(), f"computed by {sentence(line)}" if line else "")

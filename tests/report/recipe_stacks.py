@@ -259,6 +259,12 @@ SEEN = [
         "7: me/a.py f > pandas/core/strings/accessor.py StringMethods.upper > "
         "pandas/core/strings/object_array.py ObjectStringArrayMixin._str_map",
     ),
+    _seen("sorting", "busy", "7: dask/utils.py methodcaller.__call__ > pandas/core/frame.py DataFrame.sort_values"),
+    _seen(
+        "compressing",
+        "busy",
+        "7: pyarrow/parquet/core.py write_table > pyarrow/parquet/core.py ParquetWriter.write_table",
+    ),
     _seen(
         "pandas-keys",
         "busy",
@@ -428,7 +434,6 @@ HEALTHY = [
     ("thread-noncpu/gil", _stacks("9: me/json/decoder.py JSONDecoder.decode", "9: me/csv.py DictReader.__next__")),
     ("busy", _stacks("4: me/a.py f > ~gzip.py GzipFile.read", "5: me/a.py f > pyarrow/csv.py read_csv")),
     # writers, a reader that is no Python, files that hold data, and columns that are chosen by position
-    ("busy", _stacks("9: pandas/core/generic.py NDFrame.to_csv > ~gzip.py GzipFile.write")),
     (
         "busy",
         _stacks(

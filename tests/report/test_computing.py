@@ -254,7 +254,7 @@ def test_where_most_of_the_time_is_useful_a_part_of_it_is_named() -> None:
     # what no function of the user's is in is that of one line together
     line = "`x.std().compute()` in etl.py:7"
     (one,) = (one for one in find(of(*[FIT[1:]] * 3, FIT, lines=dict.fromkeys("abc", line))) if one.kind == "busy")
-    assert one.where == f"60 % of all thread time: 12 tasks of a, computed by {line}"
+    assert one.where == f"60 % of all thread time: 12 tasks of a, mostly in `svd`, computed by {line}"
     parts = [stack_of(f"me/fit.py part{i}", "numpy/linalg/_linalg.py svd") for i in range(4)]
     assert "busy" not in {one.kind for one in find(of(*parts, lines={}))}
 
@@ -280,7 +280,10 @@ def test_what_reads_by_its_name_loads_data() -> None:
     )
     bare = at_work(PARSE[1:], computed_by={"fit": "`x.compute()` in job.py:3"})
     (one,) = (one for one in find(bare) if one.kind == "loading")
-    assert one.where == "80 % of all thread time: 12 tasks of fit, computed by `x.compute()` in job.py:3"
+    assert (
+        one.where
+        == "80 % of all thread time: 12 tasks of fit, mostly in `read_csv`, computed by `x.compute()` in job.py:3"
+    )
 
 
 POOL = stack_of(

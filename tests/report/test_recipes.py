@@ -93,8 +93,10 @@ def test_tasks_by_prefix_are_enough_for_some() -> None:
     assert recipe_for("small-tasks", prefixes={"read_parquet": 60, "chunk": 300}) is None
     windows = {"getitem-overlap-sum": 480, "rechunk-split": 960, "sum": 2_000}
     assert recipe_for("small-tasks", prefixes=windows).name == "overlaps"
-    assert recipe_for("small-tasks", prefixes={**windows, "getitem-overlap-sum": 10}).name == "rechunked"
-    assert recipe_for("small-tasks", prefixes={"getitem-overlap-sum": 10, "sum": 2_000}) is None
+    picked = {"shuffle-split": 2025.0, "shuffle-taker": 2025.0, "sum": 90.0}
+    assert recipe_for("small-tasks", prefixes=picked).name == "rows-in-any-order"
+    assert recipe_for("small-tasks", prefixes={**windows, "getitem-overlap-sum": 1}).name == "rechunked"
+    assert recipe_for("small-tasks", prefixes={"getitem-overlap-sum": 5, "sum": 2_000}) is None
     assert (
         recipe_for("small-tasks", prefixes={"rechunk-split": 960, "rechunk-merge": 480, "sum": 900}).name == "rechunked"
     )
