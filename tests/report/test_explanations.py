@@ -44,7 +44,10 @@ def test_a_part_of_a_title_or_a_cause_alone_is_enough_where_it_is_one_kinds() ->
         with pytest.raises(ValueError, match=rf"'{name}' is several kinds; expected one of .*thread-noncpu/"):
             explain(name)
     code, text = explained("spil!")
-    assert (code, "'spil!' is no kind; expected one of busy, busy-again, cancelled, client, computing," in text) == (
+    assert (
+        code,
+        "'spil!' is no kind; expected one of busy, busy-again, cancelled, client, computed-first" in text,
+    ) == (
         1,
         True,
     )
