@@ -40,6 +40,13 @@ def test_it_tries_settings_and_shows_those_that_are_worth_it(engine: FakeEngine)
     assert found.headline in str(found).replace("\n", " ")
 
 
+def test_larger_partitions_have_numbers_and_the_change() -> None:
+    found = advise(recorded(), seeds=2)
+    text = str(replace(found, settings={name: replace(one, chunks=4) for name, one in found.settings.items()}))
+    assert "partitions 4 times as large, from 63 tasks of" in " ".join(text.split())
+    assert "lists of 4 items" in " ".join(text.split())
+
+
 def test_what_a_trace_does_not_tell_is_said() -> None:
     found = advise(recorded(), seeds=2)
     assert any("need of memory while they run" in note for note in found.notes)

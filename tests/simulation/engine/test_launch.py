@@ -74,10 +74,14 @@ def test_kinds_are_those_of_the_median_runs_path(trace: RunTrace) -> None:
     assert kinds.kinds == CriticalPath.of(traced.trace, Question()).seconds("kind")
 
 
-def test_an_ensemble_that_nobody_waits_for_is_not_simulated(trace: RunTrace, started: list[Popen[bytes]]) -> None:
+def test_an_ensemble_that_nobody_waits_for_is_not_simulated(
+    trace: RunTrace, started: list[Popen[bytes]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(launch, "CPU_COUNT", 8)
     found = simulate_jobs(trace, [SeededJob(job(trace, 2), [0], Wanted.NOTHING)] * 9)
     next(found)
     found.close()
+    assert len(started) == 2  # though each of the jobs has one seed
     assert all(process.poll() is not None for process in started)
 
 
