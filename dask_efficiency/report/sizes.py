@@ -241,29 +241,35 @@ def _call(report: EfficiencyReport, larger: Larger) -> str:
     lines = " ".join(report.computed_by.get(prefix, "") for prefix in larger.wide)
     if "client.map(" in lines or "client.submit(" in lines:
         return CALLS
+    dimensions, is_sized = _most_dimensions(larger), larger.small.nbytes >= MIN_CHUNK
     # A call behind these would leave the small tasks, and join their results.
-    if larger.small.nbytes >= MIN_CHUNK and any("pandas/" in file or "dask/dataframe" in file for file in files):
+    if (is_sized or dimensions) and any("pandas/" in file or "dask/dataframe" in file for file in files):
         return FRAMES if report.rounds <= 1 else FRAMES.replace("{n}", "")
-    found = call_by_keys(larger)
-    is_array = found == FRAMES_OR_ARRAYS and any("numpy/" in file or "dask/array" in file for file in files)
-    return ARRAYS if is_array else found if found == ARRAYS else ""
+    if dimensions > 1 or (dimensions and any("dask/array" in file for file in files)):
+        return ARRAYS if is_sized else ARRAYS_ALONE
+    return ""
 
 
 #: Changes that make larger partitions, by collection; those of a size are where it begins.
 CALLS = "pass client.map lists of {times} items"
 FRAMES = "npartitions={n} or blocksize= where the dataframe begins"
 ARRAYS = 'chunks="{size}" where the array begins, or else x.rechunk'
+ARRAYS_ALONE = "larger chunks= where the array begins"
 FRAMES_OR_ARRAYS = 'npartitions={n} of a dataframe or bag, or chunks="{size}" of an array, where it begins'
 
 
 def call_by_keys(larger: Larger) -> str:
     """Change that makes larger partitions, by the keys alone; empty if they do not tell it."""
-    dimensions = max(_dimensions(one.longest_key) for one in larger.wide.values())
+    dimensions, is_sized = _most_dimensions(larger), larger.small.nbytes >= MIN_CHUNK
     if not dimensions:
         return CALLS
-    if larger.small.nbytes < MIN_CHUNK:
-        return ""
-    return ARRAYS if dimensions > 1 else FRAMES_OR_ARRAYS
+    arrays = ARRAYS if is_sized else ARRAYS_ALONE
+    return arrays if dimensions > 1 else FRAMES_OR_ARRAYS if is_sized else ""
+
+
+def _most_dimensions(larger: Larger) -> int:
+    """Number of dimensions of the collection, by its keys; 0 if they are no blocks of one."""
+    return max(_dimensions(one.longest_key) for one in larger.wide.values())
 
 
 def in_numbers(call: str, small: Alike, times: int) -> str:

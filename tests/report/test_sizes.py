@@ -207,3 +207,6 @@ def test_arrays_of_one_dimension_have_a_call_where_lines_tell_that_they_are_arra
         'chunks="120MiB" where the array begins' in sizes_of(small(skew={"x": line}, profile=frames)).words()["resized"]
     )
     assert sizes_of(small(skew={"x": line})).words()["resized"].endswith("tasks")
+    few = replace(line, median_bytes=80.0)
+    assert sizes_of(small(skew={"x": few}, profile=frames)).call == "larger chunks= where the array begins"
+    assert sizes_of(small(skew={"x": few})).call == ""
