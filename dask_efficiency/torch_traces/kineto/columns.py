@@ -23,7 +23,15 @@ from dask_efficiency.torch_traces.kineto.numbers import (
     integers,
     nanoseconds,
 )
-from dask_efficiency.torch_traces.kineto.trace import CALLS, GPU_WORK, KINETO_CATEGORIES, SAY_NOTHING, Category, Events
+from dask_efficiency.torch_traces.kineto.trace import (
+    CALLS,
+    GPU_WORK,
+    KINETO_CATEGORIES,
+    SAY_NOTHING,
+    Category,
+    Events,
+    MemoryEvents,
+)
 
 #: By Kineto's name in lower case, today's and older ones.
 _CATEGORIES = {name: category for category, name in KINETO_CATEGORIES.items()} | {
@@ -46,6 +54,15 @@ UNREADABLE_EVENTS = ("no start", "no duration", "negative duration", "not an obj
 #: Names of categories that a note lists, and that are counted apart.
 MAX_NAMED, MAX_COUNTED = 4, 100
 _NOTHING: Mapping[str, Any] = {}
+#: Kineto's name of an allocation or release, and its names for their columns.
+_MEMORY = "[memory]"
+_OF_MEMORY = {
+    "device_type": "Device Type",
+    "device": "Device Id",
+    "nbytes": "Bytes",
+    "allocated": "Total Allocated",
+    "reserved": "Total Reserved",
+}
 #: Metadata with names.
 _NAMES = frozenset({"thread_name", "process_name"})
 
@@ -134,6 +151,10 @@ class ColumnsBuilder:
         self._texts: dict[str, int] = {}
         self._seen = 0
         self._parts: defaultdict[str, list[NDArray[Any]]] = defaultdict(list)
+        self._memory: list[MemoryEvents] = []
+        #: Label and process of each event of memory, and the rank of each label and process of :meth:`build`.
+        self._memory_of: list[Int64] = []
+        self._rank_of: dict[tuple[int, int], int] = {}
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -155,6 +176,8 @@ class ColumnsBuilder:
                     self._threads[int(label[0]), int(process[0]), int(thread[0])] = str(named["name"])
                 else:
                     self._process_names[int(process[0])] = str(named["name"])
+        if "i" in phases:
+            self._add_memory([event for event in batch if event.get("ph") == "i" and event.get("name") == _MEMORY])
         at = np.array([position for position, phase in enumerate(phases) if phase == "X"], np.int32)
         events = [batch[position] for position in at.tolist()]
         start = nanoseconds([event.get("ts") for event in events])
@@ -172,6 +195,33 @@ class ColumnsBuilder:
         labels = self._labels_of.get(rank)
         named = self._threads.items()
         return {(process, thread): name for (label, process, thread), name in named if not labels or label in labels}
+
+    def _add_memory(self, events: Sequence[Mapping[str, Any]]) -> None:
+        """Append allocations and releases; those without an instant, or without figures, are left out."""
+        at = nanoseconds([event.get("ts") for event in events])
+        good = np.array([type(event.get("args")) is dict for event in events], np.bool_)
+        rows = good & (at > -MAX_INSTANT // 2) & (at < MAX_INSTANT // 2)
+        chosen = [events[row]["args"] for row in np.flatnonzero(rows).tolist()]
+        dtypes, missing = MemoryEvents.dtypes(), MemoryEvents.missing()
+        columns = {
+            name: integers([one.get(key, missing[name]) for one in chosen], dtypes[name])
+            for name, key in _OF_MEMORY.items()
+        }
+        process, _, label = self._lanes(events)
+        self._memory.append(MemoryEvents(at=at[rows], **columns))
+        self._memory_of.append(np.stack([label[rows], process[rows]], axis=1))
+
+    def memory(self, rank: int | None, base: int = 0) -> MemoryEvents:
+        """Allocations and releases of a rank of :meth:`build`."""
+        if not self._memory:
+            return MemoryEvents.empty()
+        columns = {
+            name: np.concatenate([getattr(part, name) for part in self._memory]) for name in MemoryEvents.dtypes()
+        }
+        mine = [
+            self._rank_of.get((label, process)) == rank for label, process in np.concatenate(self._memory_of).tolist()
+        ]
+        return MemoryEvents(**columns | {"at": columns["at"] + base}).take(np.array(mine, np.bool_))
 
     def build(self, base: int = 0) -> dict[int | None, Events]:
         """Build a table for each rank, `base` nanoseconds later than the file's instants.
@@ -194,6 +244,11 @@ class ColumnsBuilder:
             return {None: Events.from_columns(columns)}
         self.notes += filter(None, [found.note])
         self._remove_prefixes(columns)
+        for one, process, rank in np.unique(
+            np.stack([label, columns["process"], found.ranks], axis=1), axis=0
+        ).tolist():
+            alone = (one, process) not in self._rank_of
+            self._rank_of[one, process] = rank if alone else MISSING
         tables: dict[int | None, Events] = {}
         order = np.argsort(found.ranks, kind="stable")
         numbers, first = np.unique(found.ranks[order], return_index=True)

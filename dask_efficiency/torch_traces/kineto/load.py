@@ -88,6 +88,7 @@ def read_ranks(
             threads=columns.threads(number),
             groups=groups,
             about=stream.about,
+            memory=columns.memory(number, base),
             left_out=dict(columns.left_out) if not position else {},
             notes=tuple(columns.notes) if not position else (),
         )

@@ -127,6 +127,21 @@ class Events(ColumnTable):
         return rows[np.argsort(self.start[rows], kind="stable")]
 
 
+@dataclass(frozen=True, slots=True, repr=False)
+class MemoryEvents(ColumnTable):
+    """A row for each allocation and release that the profiler saw (``profile_memory``), in the order of the file."""
+
+    at: Annotated[Int64, Column(unit="nanoseconds")]
+    #: PyTorch's number of the kind of device, 0 for the CPU, and the number of the device.
+    device_type: Int32
+    device: Int32
+    #: Bytes that were allocated; negative for a release.
+    nbytes: Annotated[Int64, Column(unit="bytes", missing=0)]
+    #: All that the device's allocator has given out then, and has reserved; missing in old traces.
+    allocated: Annotated[Int64, Column(unit="bytes")]
+    reserved: Annotated[Int64, Column(unit="bytes")]
+
+
 @dataclass(frozen=True, slots=True)
 class RankTrace:
     """Trace of one process."""
@@ -151,6 +166,8 @@ class RankTrace:
     notes: tuple[str, ...] = ()
     #: Which operators need whose data; None without an execution trace.
     execution: ExecutionTrace | None = None
+    #: Allocations and releases of memory; empty unless the profiler was asked for them.
+    memory: MemoryEvents = field(default_factory=MemoryEvents.empty)
 
 
 @dataclass(frozen=True, slots=True)

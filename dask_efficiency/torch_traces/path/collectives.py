@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dask_efficiency.accounts.tables import MISSING, Bool, Column, ColumnTable, Int8, Int32, Int64
+from dask_efficiency.torch_traces.kineto.numbers import MAX_RANKS
 from dask_efficiency.torch_traces.kineto.trace import NAMED_BY_PROGRAMS, Category, Events, RankTrace
 from dask_efficiency.torch_traces.path.region import step_at, steps_of
 from dask_efficiency.torch_traces.path.roles import cpu_collectives, events_named, gpu_collectives
@@ -175,9 +176,50 @@ class Exchanges(ColumnTable):
     elements: Int64
     #: Number of the profiler's step in which it was asked for.
     step: Int32
+    #: Position of its name in the rank's names, on the CPU; missing for kernels.
+    annotation: Int32
 
 
-def exchanges_of(trace: RankTrace, rank: int) -> Exchanges:
+@dataclass(frozen=True, slots=True)
+class RankExchanges:
+    """Exchanges of one rank, and what tells its groups from those of others; small, and without its trace."""
+
+    #: Number in the job.
+    rank: int
+    exchanges: Exchanges
+    #: Names in which groups and annotations of the exchanges are positions.
+    names: tuple[str, ...]
+    #: Members of process groups by name.
+    groups: Mapping[str, tuple[int, ...]]
+    #: Number of members of process groups by name, also where Kineto cut the list of them.
+    sizes: Mapping[str, int]
+    #: Name of the rank's host; empty where the trace lacks it.
+    host: str
+
+    @classmethod
+    def of(cls, trace: RankTrace) -> Self:
+        """Exchanges of a trace."""
+        found = _exchanges_of(trace)
+        used = np.setdiff1d(np.concatenate([found.group, found.annotation]), [MISSING])
+        place = np.full(len(trace.names) + 1, MISSING, np.int32)
+        place[used] = np.arange(len(used))
+        exchanges = replace(found, group=place[found.group], annotation=place[found.annotation])
+        host = str(trace.about.get("host_name") or "")
+        return cls(
+            trace.rank, exchanges, tuple(trace.names[name] for name in used.tolist()), trace.groups, _sizes(trace), host
+        )
+
+
+def _sizes(trace: RankTrace) -> dict[str, int]:
+    job = trace.about.get("distributedInfo")
+    configured = job.get("pg_config") if isinstance(job, dict) else None
+    listed = [group for group in configured if isinstance(group, dict)] if isinstance(configured, list) else []
+    sizes = {str(group.get("pg_name")): group.get("pg_size") for group in listed}
+    members = {name: len(ranks) for name, ranks in trace.groups.items()}
+    return {name: size for name, size in sizes.items() if type(size) is int and 0 < size <= MAX_RANKS} | members
+
+
+def _exchanges_of(trace: RankTrace) -> Exchanges:
     """Exchanges of a rank with others, from kernels on its GPU and annotations on its CPU."""
     events = trace.events
     kernel = gpu_collectives(trace)
@@ -194,7 +236,7 @@ def exchanges_of(trace: RankTrace, rank: int) -> Exchanges:
     kinds = {int(name): kind_of(trace.names[name]) for name in np.unique(names)}
     kind = np.array([kinds[int(name)] for name in names], np.int8)
     return Exchanges(
-        rank=np.full(len(rows), rank, np.int32),
+        rank=np.zeros(len(rows), np.int32),
         event=rows.astype(np.int32),
         kind=kind,
         group=np.where(naming != MISSING, events.group[naming], MISSING),
@@ -204,6 +246,7 @@ def exchanges_of(trace: RankTrace, rank: int) -> Exchanges:
         nbytes=_nbytes(trace, naming),
         elements=np.where((naming != MISSING) & np.isin(kind, _ALIKE), events.elements_in[naming], MISSING),
         step=step_at(steps_of(trace), np.where(call != MISSING, events.start[call], events.start[rows])),
+        annotation=np.where(kernel[rows], MISSING, events.name[rows]),
     )
 
 

@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import replace
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dask_efficiency.accounts.tables import MISSING, Int8, Int32, Int64
-from dask_efficiency.torch_traces.kineto.trace import KinetoTrace, RankTrace
-from dask_efficiency.torch_traces.path.clocks import align_clocks, hosts_of
+from dask_efficiency.torch_traces.kineto.trace import KinetoTrace
+from dask_efficiency.torch_traces.path.clocks import align_clocks
 from dask_efficiency.torch_traces.path.collectives import (
     POINT_TO_POINT,
     CollectiveArrivals,
     CollectiveKind,
     Collectives,
     Exchanges,
-    exchanges_of,
+    RankExchanges,
 )
 from dask_efficiency.torch_traces.path.graph import places_in
 from dask_efficiency.torch_traces.path.sequences import NOWHERE, CollectiveOrder, aligned_places
@@ -36,6 +38,11 @@ _Rows = NDArray[np.intp]
 
 
 def match_collectives(trace: KinetoTrace) -> Collectives:
+    """Match the collectives of a job over the traces of its ranks, as :func:`match_exchanges`."""
+    return match_exchanges([RankExchanges.of(rank) for rank in trace.ranks])
+
+
+def match_exchanges(ranks: Sequence[RankExchanges]) -> Collectives:
     """Match the collectives of a job over its ranks, of which some may be missing.
 
     Within a process group all ranks ask for the same collectives in the same order. Their profiles begin and end at
@@ -43,11 +50,8 @@ def match_collectives(trace: KinetoTrace) -> Collectives:
     between agree best. Sends and receives are paired by their ends once the clocks are aligned. A collective has at
     least two of the ranks; exchanges that are in none are counted.
     """
-    parts = [Exchanges.empty(), *(exchanges_of(rank_trace, rank) for rank, rank_trace in enumerate(trace.ranks))]
-    names = Exchanges.dtypes()
-    exchanges = Exchanges(**{name: np.concatenate([getattr(part, name) for part in parts]) for name in names})
-    groups, ordered, group = _process_groups(trace, exchanges)
-    exchanges = replace(exchanges, group=group)
+    exchanges, known, ordered = grouped_exchanges(ranks)
+    groups, group = tuple(name for name, _ in known), exchanges.group
     between_two = np.isin(exchanges.kind, POINT_TO_POINT)
     left_out: Counter[str] = Counter()
     #: By exchange, the number of its collective.
@@ -56,7 +60,7 @@ def match_collectives(trace: KinetoTrace) -> Collectives:
         rows = np.flatnonzero((group == number) & ~between_two)
         rows, place = _match_group(exchanges, rows, left_out, one_group=number in ordered)
         collective[rows] = np.unique(place, return_inverse=True)[1] + collective.max(initial=MISSING) + 1
-    offset = align_clocks(_arrivals(exchanges, collective), hosts_of(trace)).offset
+    offset = align_clocks(_arrivals(exchanges, collective), [rank.host for rank in ranks]).offset
     shift = offset[exchanges.rank]
     timed = replace(exchanges, start=exchanges.start + shift, stop=exchanges.stop + shift)
     sends, receives = _pairs(timed, np.flatnonzero(between_two))
@@ -65,33 +69,56 @@ def match_collectives(trace: KinetoTrace) -> Collectives:
     return Collectives(_in_order(_arrivals(exchanges, collective), offset), groups, dict(+left_out))
 
 
-def _process_groups(trace: KinetoTrace, exchanges: Exchanges) -> tuple[tuple[str, ...], set[int], Int32]:
-    """Names of a job's groups, the groups whose ranks do the same in the same order, and the group of each exchange.
+class GroupedExchanges(NamedTuple):
+    """Exchanges of a job, by rank and then time."""
+
+    #: Their ranks are positions, and their groups are positions in the second field.
+    exchanges: Exchanges
+    #: Name and members of each group; no members where they are not known.
+    groups: tuple[tuple[str, tuple[int, ...]], ...]
+    #: Groups whose ranks do the same in the same order.
+    ordered: set[int]
+
+
+def grouped_exchanges(ranks: Sequence[RankExchanges]) -> GroupedExchanges:
+    """Put the exchanges of several ranks together."""
+    parts = [Exchanges.empty(), *(rank.exchanges for rank in ranks)]
+    columns = {name: np.concatenate([getattr(part, name) for part in parts]) for name in Exchanges.dtypes()}
+    columns["rank"] = np.repeat(np.arange(len(ranks), dtype=np.int32), [len(rank.exchanges) for rank in ranks])
+    exchanges = Exchanges(**columns)
+    groups, ordered, group = _process_groups(ranks, exchanges)
+    return GroupedExchanges(replace(exchanges, group=group), groups, ordered)
+
+
+def _process_groups(
+    ranks: Sequence[RankExchanges], exchanges: Exchanges
+) -> tuple[tuple[tuple[str, tuple[int, ...]], ...], set[int], Int32]:
+    """Names and members of groups, those whose ranks do the same in the same order, and the group of each exchange.
 
     Groups with the same name and other members are different groups. Where a trace names no groups, each stream is one,
     and on the CPU each library. All are in one order but streams, which groups may share.
     """
     number = np.empty(len(exchanges), np.int32)
-    rows_of = [np.flatnonzero(exchanges.rank == rank) for rank in range(len(trace.ranks))]
+    rows_of = [np.flatnonzero(exchanges.rank == rank) for rank in range(len(ranks))]
     streams = [tuple(np.setdiff1d(exchanges.stream[rows], [MISSING]).tolist()) for rows in rows_of]
     # If all ranks use the same streams, their numbers mean the same; otherwise the place among a rank's own has to do.
     alike = len({used for used in streams if used}) <= 1
     known: dict[tuple[str, tuple[int, ...]], int] = {}
     ordered = set()
-    for rank, rows, used in zip(trace.ranks, rows_of, streams, strict=True):
+    for rank, rows, used in zip(ranks, rows_of, streams, strict=True):
         part = exchanges.take(rows)
-        annotation = np.where(part.stream == MISSING, rank.events.name[part.event], MISSING)
-        for group, stream, name in {*zip(part.group.tolist(), part.stream.tolist(), annotation.tolist(), strict=True)}:
+        asked = zip(part.group.tolist(), part.stream.tolist(), part.annotation.tolist(), strict=True)
+        for group, stream, name in {*asked}:
             place = stream if alike or stream == MISSING else used.index(stream)
-            mine = (part.group == group) & (part.stream == stream) & (annotation == name)
+            mine = (part.group == group) & (part.stream == stream) & (part.annotation == name)
             position = known.setdefault(_key(rank, group, place, name), len(known))
             number[rows[mine]] = position
             if group != MISSING or stream == MISSING:
                 ordered.add(position)
-    return tuple(name for name, _ in known), ordered, number
+    return tuple(known), ordered, number
 
 
-def _key(rank: RankTrace, group: int, stream: int, annotation: int) -> tuple[str, tuple[int, ...]]:
+def _key(rank: RankExchanges, group: int, stream: int, annotation: int) -> tuple[str, tuple[int, ...]]:
     if group != MISSING:
         name = rank.names[group]
         return name, tuple(rank.groups.get(name, ()))

@@ -127,14 +127,14 @@ def job_ranks(trace: KinetoTrace, *, data_loading: Sequence[str] = ()) -> JobRan
     collectives = match_collectives(trace)
     clocks = align_clocks(collectives.arrivals, hosts_of(trace))
     arrivals = collectives.arrivals.shifted(clocks.offset)
-    waits = _waits_of(arrivals)
+    waits = waits_of(arrivals)
     late = _late_arrivals(trace, arrivals, clocks.offset, waits, (*DATA_LOADING, *data_loading))
     stragglers = _stragglers(late, arrivals.together[arrivals.begins], len(trace.ranks))
-    of_rank = _rank_waits(trace.numbers, arrivals, waits, late)
+    of_rank = rank_waits(trace.numbers, arrivals, waits)
     return JobRanks(trace.numbers, collectives, clocks, of_rank, late, stragglers)
 
 
-def _waits_of(arrivals: CollectiveArrivals) -> Int64:
+def waits_of(arrivals: CollectiveArrivals) -> Int64:
     """Nanoseconds that each rank waited in each collective for the last arrival, on the clock of the job.
 
     An instant in several collectives counts once: for the one that the rank arrived at first, and for a receive only if
@@ -198,10 +198,12 @@ def _others(arrivals: CollectiveArrivals, rows: NDArray[np.intp]) -> tuple[Int64
     return others[begins + count - 1], low + (high - low) // 2
 
 
-def _rank_waits(numbers: Sequence[int], arrivals: CollectiveArrivals, waits: Int64, late: LateArrivals) -> RankWaits:
-    ranks = len(numbers)
-    all_of_them, last = (np.bincount(rank, minlength=ranks).astype(np.int32) for rank in (arrivals.rank, late.rank))
-    suffered, caused = _summed(arrivals.rank, waits, ranks), _summed(late.rank, late.waits, ranks)
+def rank_waits(numbers: Sequence[int], arrivals: CollectiveArrivals, waits: Int64) -> RankWaits:
+    """Sum up by rank the waits of :func:`waits_of`: those suffered, and those of others for the last to arrive."""
+    ranks, came_last = len(numbers), arrivals.rank[arrivals.last_rows()]
+    of_collective = np.add.reduceat(waits, arrivals.begins) if len(arrivals) else waits
+    all_of_them, last = (np.bincount(rank, minlength=ranks).astype(np.int32) for rank in (arrivals.rank, came_last))
+    suffered, caused = _summed(arrivals.rank, waits, ranks), _summed(came_last, of_collective, ranks)
     return RankWaits(np.array(numbers, np.int32), all_of_them, last, suffered, caused)
 
 
