@@ -15,7 +15,7 @@ from dask_efficiency.runs.path.kinds import KINDS
 from dask_efficiency.runs.trace.archive import Archive, Format, read_archive, write_archive
 from dask_efficiency.torch_traces.kineto.execution import DataDependencies, ExecutionNodes, ExecutionTrace
 from dask_efficiency.torch_traces.kineto.numbers import MAX_INSTANT, MAX_RANKS
-from dask_efficiency.torch_traces.kineto.trace import Category, Events, KinetoTrace, RankTrace
+from dask_efficiency.torch_traces.kineto.trace import Category, Events, KinetoTrace, MemoryEvents, RankTrace
 from dask_efficiency.torch_traces.path.graph import EdgeKind, Edges, Nodes, Region, TorchGraph
 from dask_efficiency.torch_traces.path.longest import path_edges
 from dask_efficiency.torch_traces.path.path import TorchCriticalPath
@@ -67,6 +67,8 @@ def _columns(path: TorchCriticalPath) -> Iterator[tuple[str, Mapping[str, NDArra
         yield f"ranks/{number}/events", rank.events.columns()
         yield f"ranks/{number}/names", {"block": names.block}
         yield f"ranks/{number}/name_offsets", {"offsets": names.offsets}
+        if len(rank.memory):
+            yield f"ranks/{number}/memory", rank.memory.columns()
         if rank.execution is not None:
             yield f"executions/{number}/nodes", rank.execution.nodes.columns()
             yield f"executions/{number}/dependencies", rank.execution.dependencies.columns()
@@ -93,6 +95,7 @@ def _description(path: TorchCriticalPath) -> dict[str, Any]:
                 "about": dict(rank.about),
                 "left_out": dict(rank.left_out),
                 "notes": list(rank.notes),
+                "has_memory": bool(len(rank.memory)),
                 "execution": rank.execution and {"path": rank.execution.path, "names": list(rank.execution.names)},
             }
             for rank in path.trace.ranks
@@ -181,6 +184,9 @@ def _rank(archive: Archive, number: int, described: Mapping[str, Any]) -> RankTr
         left_out=archive.part(described, "left_out", dict, "ranks"),
         notes=tuple(archive.all_of("ranks.notes", notes, str)),
         execution=_execution(archive, number, described.get("execution")),
+        memory=_table(archive, f"{where}/memory", MemoryEvents)
+        if described.get("has_memory") is True  # later than version 1
+        else MemoryEvents.empty(),
     )
 
 

@@ -14,6 +14,8 @@ from dask_efficiency.torch_traces.kineto.trace import RankTrace
 from dask_efficiency.torch_traces.path.known import Launches
 from dask_efficiency.torch_traces.path.repairs import repaired
 from dask_efficiency.torch_traces.summaries.breakdown import TimeParts, activity_of, has_gpu_work, window_of
+from dask_efficiency.torch_traces.summaries.collectives import collectives_of
+from dask_efficiency.torch_traces.summaries.copies import copies_of
 from dask_efficiency.torch_traces.summaries.idle import (
     IdleTimes,
     StreamIdle,
@@ -21,11 +23,18 @@ from dask_efficiency.torch_traces.summaries.idle import (
     idle_reasons,
 )
 from dask_efficiency.torch_traces.summaries.launches import StreamLaunches, launches_of, queue_through
+from dask_efficiency.torch_traces.summaries.memory import memory_of
 from dask_efficiency.torch_traces.summaries.steps import StepTimes, step_times
+from dask_efficiency.torch_traces.summaries.work import work_of
 
 #: By field of :class:`RankSummary`, the function of a trace that makes its tables. Each returns something small that
 #: can be pickled; :data:`dask_efficiency.torch_traces.summaries.tables.TABLES` merges those of all ranks.
-MADE_OF_TRACE: Mapping[str, Any] = {}
+MADE_OF_TRACE: Mapping[str, Any] = {
+    "work": work_of,
+    "copies": copies_of,
+    "collectives": collectives_of,
+    "memory": memory_of,
+}
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,6 +26,7 @@ from dask_efficiency.show.figures import (
 from dask_efficiency.show.finding import MAX_SHOWN
 from dask_efficiency.torch_traces.summaries.summary import TorchSummary
 from dask_efficiency.torch_traces.summaries.tables import PARTS, TABLES
+from dask_efficiency.torch_traces.summaries.work_sections import WORK_SECTIONS, not_profiled
 
 #: By part of a rank's time: its name, the kind of a path with its colour, and its meaning on a GPU and on threads.
 MEANINGS: Mapping[str, tuple[str, Kind, str, str]] = {
@@ -224,6 +225,7 @@ def _notes(summary: TorchSummary) -> Iterator[str]:
     ranks = summary.ranks
     if not any(rank.on_gpu for rank in ranks):
         yield "Not in this trace: work on a GPU. Time is that of the CPU's threads, and idle is where no operator runs."
+    yield from not_profiled(summary)
     several = sum(int(rank.breakdown.gpus[0]) > 1 for rank in ranks)
     if several:
         yield (
@@ -241,4 +243,6 @@ def _notes(summary: TorchSummary) -> Iterator[str]:
 
 
 #: Sections in reading order.
-SECTIONS: tuple[Callable[[TorchSummary], Section], ...] = (parts, by_rank, idle, launches, steps, notes)
+SECTIONS: tuple[Callable[[TorchSummary], Section], ...] = (
+    *(parts, by_rank, idle, *WORK_SECTIONS, launches, steps, notes),
+)

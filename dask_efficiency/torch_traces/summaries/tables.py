@@ -4,26 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 
 from dask_efficiency.accounts.tables import ColumnTable
 from dask_efficiency.show.columns import Columns, TypedColumn, counts, multiples, seconds, shares, words
+from dask_efficiency.torch_traces.summaries.groups import joined
 from dask_efficiency.torch_traces.summaries.rank import RankSummary
 from dask_efficiency.torch_traces.summaries.steps import outlying
+from dask_efficiency.torch_traces.summaries.work_tables import WORK_TABLES
 
-AnyTable = TypeVar("AnyTable", bound=ColumnTable)
 Ranks = Sequence[RankSummary]
 
 #: Parts of a breakdown, in the order of a table.
 PARTS = ("compute", "hidden", "exposed", "copies", "idle")
-
-
-def joined(tables: Sequence[AnyTable]) -> AnyTable:
-    """Rows of several tables, one after another."""
-    names = tables[0].dtypes()
-    return type(tables[0])(**{name: np.concatenate([getattr(table, name) for table in tables]) for name in names})
 
 
 def breakdown(ranks: Ranks) -> Columns:
@@ -90,5 +85,5 @@ def columns_of(ranks: Ranks, tables: Sequence[ColumnTable], kinds: Mapping[str, 
 
 #: By name, the table of all ranks.
 TABLES: Mapping[str, Callable[[Ranks], Columns]] = MappingProxyType(
-    {"ranks": breakdown, "idle": idle, "streams": streams, "launches": launches, "steps": steps}
+    {"ranks": breakdown, "idle": idle, "streams": streams, "launches": launches, "steps": steps, **WORK_TABLES}
 )

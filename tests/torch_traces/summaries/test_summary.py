@@ -70,7 +70,7 @@ def test_an_error_in_another_process_is_raised_here(monkeypatch: pytest.MonkeyPa
 
 def test_what_is_kept_of_a_rank_is_small() -> None:
     found = summarised("h100").ranks[0]
-    assert len(pickle.dumps(found)) < 20_000
+    assert len(pickle.dumps(found)) < 30_000
 
 
 def test_one_rank_is_summarised_alone() -> None:

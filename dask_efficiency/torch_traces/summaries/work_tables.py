@@ -1,0 +1,183 @@
+"""Tables of kernels, operators, copies, collectives and memory over all ranks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from dask_efficiency.accounts.tables import MISSING, Float64
+from dask_efficiency.show.columns import Columns, TypedColumn, counts, names, seconds, shares, sizes, words
+from dask_efficiency.show.figures import Scale, format_bytes, kernel_name, name_of, time_scale
+from dask_efficiency.torch_traces.path.collectives import CollectiveKind
+from dask_efficiency.torch_traces.summaries.collectives import merged_collectives
+from dask_efficiency.torch_traces.summaries.copies import merged_copies
+from dask_efficiency.torch_traces.summaries.groups import Groups
+from dask_efficiency.torch_traces.summaries.kernel_kinds import KERNEL_LABELS, KernelKind
+from dask_efficiency.torch_traces.summaries.memory import merged_memory
+from dask_efficiency.torch_traces.summaries.rank import RankSummary
+from dask_efficiency.torch_traces.summaries.work import Work, kernel_kind_times, kernel_times, merged_work
+
+Ranks = Sequence[RankSummary]
+
+#: Unit of single kernels on a screen.
+MICROSECONDS = Scale("us", "microseconds", 1e-6, 1)
+
+#: PyTorch's kinds of devices by number.
+DEVICES = {0: "CPU", 1: "CUDA", 6: "HIP", 12: "XPU", 13: "MPS", 20: "other accelerator"}
+
+
+def _known(values: Any) -> list[int | None]:
+    """Whole numbers, None where missing."""
+    return [None if value == MISSING else value for value in values.tolist()]
+
+
+def in_unit(values: Float64) -> TypedColumn:
+    """Column of seconds in the unit that fits the largest."""
+    return seconds(values, time_scale(float(np.nanmax(values, initial=0.0))))
+
+
+def bytes_a_second(values: Any) -> Any:
+    """Column of speeds."""
+    return shares(values, text=lambda value: f"{format_bytes(value)}/s")
+
+
+def work_of_ranks(ranks: Ranks) -> Work:
+    """Operators and kernels of all ranks."""
+    return merged_work([rank.made["work"] for rank in ranks])
+
+
+def kernel_kinds(ranks: Ranks) -> Columns:
+    """Kernels by kind."""
+    found = kernel_kind_times(work_of_ranks(ranks))
+    return {
+        "kind": words(KERNEL_LABELS[KernelKind(kind)] for kind in found.kind.tolist()),
+        "count": counts(found.count),
+        "total": in_unit(found.total_seconds),
+        "share": shares(found.share),
+    }
+
+
+def kernels(ranks: Ranks) -> Columns:
+    """Kernels by name, with the operator, module and line that launched most of their time."""
+    work = work_of_ranks(ranks)
+    found, known = kernel_times(work), [*work.names, None]
+    timed = ("mean", "median", "high", "longest", "shortest", "deviation")
+    return {
+        "name": names([known[row] for row in found.name], text=lambda name: name_of(kernel_name(name))),
+        "kind": words(KERNEL_LABELS[KernelKind(kind)] for kind in found.kind.tolist()),
+        "count": counts(found.count),
+        "total": in_unit(found.total_seconds),
+        **{name: seconds(getattr(found, f"{name}_seconds"), MICROSECONDS) for name in timed},
+        "share": shares(found.share),
+        **{name: names([known[row] for row in getattr(found, name)]) for name in ("operator", "module", "line")},
+        "places": counts(found.places),
+    }
+
+
+def operators(ranks: Ranks) -> Columns:
+    """Operators by name, those with most time of their own first, with the kernels that they launched."""
+    work = work_of_ranks(ranks)
+    found = work.operators.take(np.argsort(-work.operators.own, kind="stable"))
+    by_operator, sums = Groups.of(work.kernels.operator), work.kernels
+    launched = np.zeros((2, len(work.names) + 1), np.int64)
+    launched[:, sums.operator[by_operator.first]] = by_operator.sums(sums.count), by_operator.sums(sums.total)
+    return {
+        "name": names([work.names[row] for row in found.name]),
+        "count": counts(found.count),
+        "own": in_unit(found.own / 1e9),
+        "total": in_unit(found.total / 1e9),
+        "kernels": counts(launched[0][found.name]),
+        "kernel_time": in_unit(launched[1][found.name] / 1e9),
+    }
+
+
+def copies(ranks: Ranks) -> Columns:
+    """Copies and fills by direction."""
+    found = merged_copies([rank.made["copies"] for rank in ranks])
+    has_bytes = found.sums.sized > 0
+    return {
+        "direction": names([found.names[row] for row in found.sums.name]),
+        "count": counts(found.sums.count),
+        "total": in_unit(found.sums.total / 1e9),
+        "longest": in_unit(found.sums.longest / 1e9),
+        "bytes": sizes(_known(np.where(has_bytes, found.sums.nbytes, MISSING)), dtype=float),
+        "bytes_per_second": bytes_a_second(found.sums.bytes_per_second),
+    }
+
+
+def collectives(ranks: Ranks) -> Columns:
+    """Collectives by type, size and group; figures that need several ranks are missing where these were not read."""
+    found = merged_collectives([rank.made["collectives"] for rank in ranks])
+    sums, matched = found.sums, found.sums.matched > 0
+    return {
+        "type": words(CollectiveKind(kind).name.lower().replace("_", "-") for kind in sums.kind.tolist()),
+        "bytes": sizes(_known(sums.nbytes), dtype=float),
+        "group": names([found.groups[row] for row in sums.group]),
+        "ranks": counts(_known(sums.size), dtype=float),
+        "calls": counts(sums.calls),
+        "total": in_unit(sums.total / 1e9),
+        "matched": counts(sums.matched),
+        "skew": in_unit(sums.mean_skew_seconds),
+        "worst_skew": in_unit(np.where(matched, sums.worst_skew / 1e9, np.nan)),
+        "last": counts(_known(sums.last), dtype=float),
+        "last_count": counts(sums.last_count),
+        "algorithm_bandwidth": bytes_a_second(sums.algorithm_bandwidth),
+        "bus_bandwidth": bytes_a_second(sums.bus_bandwidth),
+    }
+
+
+def waits(ranks: Ranks) -> Columns:
+    """Waits of each rank in collectives, and of others for it."""
+    found = merged_collectives([rank.made["collectives"] for rank in ranks]).waits
+    return {
+        **{name: counts(getattr(found, name)) for name in ("rank", "collectives", "last")},
+        "suffered": seconds(found.suffered_seconds),
+        "caused": seconds(found.caused_seconds),
+    }
+
+
+def _device(device_type: Any, device: Any) -> list[str]:
+    pairs = zip(device_type.tolist(), device.tolist(), strict=True)
+    return [f"{DEVICES.get(kind, f'device type {kind}')}{'' if number < 0 else f' {number}'}" for kind, number in pairs]
+
+
+def memory(ranks: Ranks) -> Columns:
+    """Memory of each rank by device."""
+    found = merged_memory([rank.made["memory"] for rank in ranks]).peaks
+    sized = ("peak_allocated", "peak_reserved", "last_allocated")
+    after = np.where(found.peak_after == MISSING, np.nan, found.peak_after / 1e9)
+    return {
+        "rank": counts(found.rank),
+        "device": words(_device(found.device_type, found.device)),
+        **{name: sizes(_known(getattr(found, name)), dtype=float) for name in sized},
+        "peak_after": seconds(after),
+        "allocations": counts(found.allocations),
+        "bytes": sizes(found.nbytes),
+    }
+
+
+def memory_timeline(ranks: Ranks) -> Columns:
+    """Memory over time: the largest figures in each part of a rank's time."""
+    found = merged_memory([rank.made["memory"] for rank in ranks]).timeline
+    return {
+        "rank": counts(found.rank),
+        "device": words(_device(found.device_type, found.device)),
+        "after": seconds(found.after / 1e9),
+        "allocated": sizes(found.allocated),
+        "reserved": sizes(_known(found.reserved), dtype=float),
+    }
+
+
+#: By name, the table of all ranks.
+WORK_TABLES: Mapping[str, Callable[[Ranks], Columns]] = {
+    "kernel_kinds": kernel_kinds,
+    "kernels": kernels,
+    "operators": operators,
+    "copies": copies,
+    "collectives": collectives,
+    "waits": waits,
+    "memory": memory,
+    "memory_timeline": memory_timeline,
+}
