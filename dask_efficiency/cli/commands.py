@@ -32,6 +32,10 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
         "Show where the time of a PyTorch job went.",
     ),
     "torch path": ("dask_efficiency.torch_traces.cli:command", "Show what the GPUs and threads of PyTorch waited for."),
+    "torch compare": (
+        "dask_efficiency.torch_traces.cli:compare_command",
+        "Show what changed between two traces of PyTorch.",
+    ),
     "mpi record": ("dask_efficiency.mpi.cli.record:command", "Record the calls of an MPI program, for `mpi simulate`."),
     "mpi simulate": ("dask_efficiency.mpi.cli.simulate:command", "Predict a recorded program on other hosts."),
     "fleet watch": ("dask_efficiency.fleet.cli:watch_command", "Name the machines that are unlike their peers."),

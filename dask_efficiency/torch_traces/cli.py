@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import replace
+from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -14,11 +15,12 @@ from dask_efficiency.cli.options import (
     chrome_options,
     html_option,
     json_option,
+    percent,
     save_option,
     what_if_option,
     without_option,
 )
-from dask_efficiency.cli.output import one_line_errors, say
+from dask_efficiency.cli.output import NotJudgedError, one_line_errors, say
 from dask_efficiency.runs.trace.errors import EmptyTraceError, UnknownNameError
 from dask_efficiency.torch_traces.kineto.errors import UnknownAnnotationError, UnknownRankError
 
@@ -158,3 +160,46 @@ def summary_command(files: tuple[str, ...], rank: int | None, top: int, html: st
         if html is not None:
             found.to_html(html)
         say(found, as_json=as_json, written=html is not None)
+
+
+@click.command("compare")
+@click.argument("old")
+@click.argument("new")
+@click.option(
+    "--fail-on-worse",
+    callback=percent,
+    metavar="PERCENT",
+    help="End with exit code 1 if the median step takes longer by more than this, such as 10%, and by more than steps "
+    "vary.",
+)
+@click.option("--top", type=click.IntRange(1), default=10, show_default=True, help="Most rows of a table.")
+@html_option
+@json_option
+def compare_command(
+    old: str, new: str, fail_on_worse: Fraction | None, top: int, html: str | None, as_json: bool
+) -> None:
+    """Show what changed between two traces of PyTorch.
+
+    Kernels and operators that are new, gone, slower or more often, steps by median and spread, and ranks by number. OLD
+    and NEW are each a file, a URL, a folder, or a pattern in quotes.
+
+    \b
+    Exit codes:
+      0  compared
+      1  the median step takes longer by more than --fail-on-worse allows
+      2  not compared: a wrong option, an unreadable file, or --fail-on-worse
+         and traces without steps of the profiler
+    """  # noqa: D301 click wants the character
+    from dask_efficiency.torch_traces.summaries.comparison import compare
+
+    with one_line_errors(EmptyTraceError, kind=NotJudgedError):
+        for side in (old, new):
+            _look((side,))
+        found = replace(compare(old, new), top=top)
+        if html is not None:
+            found.to_html(html)
+        say(found, as_json=as_json, written=html is not None)
+        if fail_on_worse is not None and not found.has_steps:
+            raise NotJudgedError("a trace has no steps of the profiler (ProfilerStep#), which --fail-on-worse needs")
+    if fail_on_worse is not None and found.is_worse(fail_on_worse):
+        raise click.ClickException(f"{found.headline}; --fail-on-worse allows {float(100 * fail_on_worse):g} %")

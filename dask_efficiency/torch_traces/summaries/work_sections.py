@@ -45,8 +45,8 @@ def kernels(summary: TorchSummary) -> Section:
 
 def operators(summary: TorchSummary) -> Section:
     """Operators with most time of their own on threads."""
-    heads = {"name": "operator", "count": "calls", "own": "own time", "total": "with what it called"}
-    heads |= {"kernels": "kernels", "kernel_time": "time of these"}
+    heads = {"name": "operator", "count": "calls", "own": "own", "total": "total"}
+    heads |= {"kernels": "kernels", "kernel_time": "their time"}
     return _section("Operators", "operators", heads, summary, "operator")
 
 
