@@ -319,6 +319,12 @@ bags: Python by item, in a Bag
     stack: dask/bag/* *
     unless-fact: one-thread-each
     Turn it into a dataframe or array early, by to_dataframe(), or use processes: Python code holds the GIL.
+xarray-map: A function is called for each group, in xarray
+    kinds: python busy
+    stack: xarray/*/groupby.py *GroupBy*.map|*GroupBy*.apply > .
+    stack: xarray/*/groupby.py *GroupBy*._combine
+    stack: xarray/*/rolling.py * > .
+    Write it for whole arrays along a dimension, as in NumPy: here each group is made an array of its own.
 xarray-points: Selecting point by point, or slice by slice, in xarray
     kinds: python busy
     stack: xarray/*/dataarray.py DataArray.sel|DataArray.isel|DataArray.__getitem__|DataArray.interp

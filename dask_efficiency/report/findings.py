@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -117,7 +117,15 @@ def find(report: EfficiencyReport) -> tuple[Finding, ...]:
     found = [kept_promise(report, one, least) for one in found]
     worth = [one for one in found if one.saves_seconds is None or one.saves_seconds >= least]
     worth = [one for one in worth if not follows(first, report, one.kind)]
-    return (*first, *sorted(worth, key=_ranking))[:MAX_FINDINGS]
+    return (*first, *_told_once(sorted(worth, key=_ranking)))[:MAX_FINDINGS]
+
+
+def _told_once(found: Iterable[Finding]) -> Iterable[Finding]:
+    """First of all findings with the same cure at the same place."""
+    first: dict[tuple[str, str], Finding] = {}
+    for one in found:
+        first.setdefault((one.advice, one.where or one.kind), one)
+    return first.values()
 
 
 def _computed_first(report: EfficiencyReport, found: list[Finding]) -> list[Finding]:

@@ -144,11 +144,13 @@ _CONDITIONS: Mapping[str, Callable[[Conditions], bool]] = {
     "imports-itself": lambda facts: facts.client_activity == "import",
     "one-task": lambda facts: facts.held_threads < ONE_TASK and facts.threads > 2 * ONE_TASK,
     "killed": lambda facts: facts.memory.lost_for_memory > MOST,
+    "gil-between-long": lambda facts: facts.gil_of_loops > MOST and facts.task_seconds >= TASK_SECONDS,
     "gil-of-loops": lambda facts: facts.gil_of_loops > MOST,
     "cores-full": lambda facts: facts.cores_used >= FULL_CORES and not facts.gil_of_text > MOST,
     "gil-not-of-text": lambda facts: facts.gil_of_text <= MOST,
     "one-thread-each": lambda facts: facts.one_thread_each,
     "short-of-cores": lambda facts: facts.short_of_cores,
+    "others-late": lambda facts: facts.others >= OTHERS and facts.spilling < SPILLS,
     "others": lambda facts: facts.others >= OTHERS,
     "of-shuffles": lambda facts: facts.places.get(CLUSTER) == SHUFFLE,
     "for-tasks": lambda facts: facts.places.get(CLUSTER) == TASKS,
@@ -211,6 +213,7 @@ def _kinds(text: str, above: Mapping[str, FindingKind] = MappingProxyType({})) -
 #: Kinds by bucket, or bucket and cause.
 KINDS = _kinds("""
 thread-noncpu/gil: Waiting for the GIL
+    gil-between-long: Look for large results, or a busy host: event loops held the GIL, and tasks of {task} are long enough.
     gil-of-loops: Use fewer and longer tasks with smaller results: event loops held the GIL.
     one-thread-each: Find which other threads run Python code: each worker has one thread for tasks.
     short-of-cores: Use fewer threads: they wait even longer for cores.
@@ -278,6 +281,7 @@ overhead/hand-over: Handing tasks over to threads
     blocked-own: Do that in a task, or in a thread of its own: it blocked the event loop, which answered nobody meanwhile.
     blocked-gil: Hold the GIL for less time there, as in smaller pieces: event loops answered nobody meanwhile.
     blocked: See what blocked the workers' event loops: they answered nobody meanwhile.
+    others-late: Find them: other processes use {others} of these cores, and event loops were late.
     little-gil: Look for large results, or a busy host: tasks leave the GIL to event loops, which were late.
     Look for tasks that hold the GIL, or a busy host.
 overhead/event-loop: Waiting for the workers' event loops

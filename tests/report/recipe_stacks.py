@@ -259,6 +259,13 @@ SEEN = [
         "7: me/a.py f > pandas/core/strings/accessor.py StringMethods.upper > "
         "pandas/core/strings/object_array.py ObjectStringArrayMixin._str_map",
     ),
+    _seen(
+        "xarray-map",
+        "busy",
+        "6: me/dry.py tile > xarray/core/groupby.py DataArrayGroupByBase.map > xarray/structure/concat.py concat > me/dry.py spell > "
+        "xarray/core/_aggregations.py DataArrayAggregations.cumsum",
+        "3: me/dry.py tile > xarray/core/groupby.py DataArrayGroupByBase._iter_grouped",
+    ),
     _seen("sorting", "busy", "7: dask/utils.py methodcaller.__call__ > pandas/core/frame.py DataFrame.sort_values"),
     _seen(
         "compressing",

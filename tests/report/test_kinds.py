@@ -70,6 +70,8 @@ CURES = [
     ("paused", "Give workers more memory, or make partitions smaller: they were above", {"one_thread_each": True}),
     ("thread-noncpu thread-noncpu/lock thread-noncpu/unknown", "Mostly, tasks wait for GPUs", {"gpu_waiting": 0.6}),
     ("thread-noncpu/gil", "Use fewer and longer tasks with smaller results", {"gil_of_loops": 0.6}),
+    ("thread-noncpu/gil", "Look for large results, or a busy host", {"gil_of_loops": 0.6, "task_seconds": 1.0}),
+    (OVERHEAD, "Find them: other processes use 40 %", {"others": 0.4}),
     ("thread-noncpu/gil", "Find which other threads run", {"one_thread_each": True}),
     ("thread-noncpu/gil", "Use fewer threads: they wait even longer for cores", SHARED),
     ("thread-noncpu/gil", "Make this code do less: the cores are in use", {"cores_used": 0.95, "gil_of_text": 0.2}),
@@ -446,5 +448,5 @@ def test_advice_on_the_gil_depends_on_its_holder() -> None:
     assert advised(text) == f"Use string[pyarrow] for text, or {processes}"
     assert advised() == advised(text), "nobody was seen"
     assert advised(numbers) == advised(numbers, numbers, text) == f"Use {processes}"
-    assert advised(loop, loop, text).startswith("Use fewer and longer tasks")
+    assert advised(loop, loop, text).startswith("Look for large results, or a busy host")
     assert "one thread" in advised(numbers, threads=1)

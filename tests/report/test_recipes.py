@@ -192,7 +192,7 @@ def test_tasks_and_lines_that_sent_them_are_known_of_every_loss_of_tasks(tmp_pat
     file = tmp_path / "recipes.txt"
     file.write_text(
         "net: Fetching pages\n    kinds: thread-noncpu/network\n    tasks: fetch*\n    Do it.\n"
-        "naps: Sleeping at the gate\n    kinds: thread-noncpu/sleep\n    sent: *gate*\n    Do it.\n"
+        "naps: Sleeping at the gate\n    kinds: thread-noncpu/sleep\n    sent: *gate*\n    Do it at once.\n"
     )
     report = report_of(
         seconds(thread_cpu=4, thread_noncpu=18),
