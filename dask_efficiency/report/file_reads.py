@@ -11,6 +11,7 @@ from dask_efficiency.accounts.buckets import HELD, Bucket, cause_name
 from dask_efficiency.accounts.metered import AGAIN, FILES, KEPT_OPEN, ONCE, READ, SIZE
 from dask_efficiency.accounts.rows import OTHER
 from dask_efficiency.report.computing import READS, own_line, reads
+from dask_efficiency.report.cures import with_recipe
 from dask_efficiency.report.kinds import BESIDE, page_of
 from dask_efficiency.report.model import EfficiencyReport
 from dask_efficiency.report.values import MeteredRow, ProfileRow
@@ -108,4 +109,5 @@ def read_again(report: EfficiencyReport, exact: Iterable[ProfileRow]) -> Finding
     evidence[KNOWN] = (1.0 - 1.0 / times) * share * report.thread_seconds / report.mean_threads
     # With less to read, less of it waits for cores, too, whoever has these.
     kind = BESIDE[_READS_AGAIN]
-    return Finding(_READS_AGAIN, kind.title, where, advice=kind.advice, page=page_of(_READS_AGAIN), evidence=evidence)
+    found = Finding(_READS_AGAIN, kind.title, where, advice=kind.advice, page=page_of(_READS_AGAIN), evidence=evidence)
+    return with_recipe(report, found, reading)

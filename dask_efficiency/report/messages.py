@@ -243,7 +243,8 @@ def place_of_load(load: Load, lines: Mapping[str, str] = MappingProxyType({})) -
         one = ", the largest of " if load.nbytes < SAME * load.count * load.each else " of "
         sent = f"{format_count(round(load.count), 'graph')}{one}{size}" + (f" ({of})" if of else "")
         senders = [*dict.fromkeys(lines.values())]
-        return f"{sent}: {senders[0]}" if len(senders) == 1 else sent
+        by = senders[0] if len(senders) == 1 else lines.get(load.prefix, "")
+        return f"{sent}: {by}" if by else sent
     if load.what == RESULTS:
         of = f" of {name_of(load.prefix)}" if load.prefix else ""
         of = f"{format_count(round(load.count), 'result')}{of} ({kind}, {size} each)"

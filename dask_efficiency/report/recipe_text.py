@@ -261,7 +261,7 @@ FACTS = ("threads-in-vain", "one-thread-each")
 CURED = (
     *(str(bucket) for bucket in FINALIZED if bucket not in GOOD),
     *CAUSE_NAMES,
-    *("computing", "busy", "loading", "shuffling", "client", "computed-first", "one-by-one", "repeats"),
+    *("computing", "busy", "loading", "reads-again", "shuffling", "client", "computed-first", "one-by-one", "repeats"),
     "small-tasks",
 )
 #: Those of which it is known whose tasks have them, or which were sent.

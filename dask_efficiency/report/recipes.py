@@ -274,6 +274,12 @@ partition-on: Writing a file for each value of partition_on, in each partition
     kinds: idle/parallelism
     tasks: *write_csv* *write-csv*
     Write a file for each partition, to_csv("part-*.csv"), or Parquet: single_file=True appends them in turn.
+database-scans: Queries go through the same table again and again
+    kinds: reads-again
+    stack: pandas/io/sql.py *
+    stack: sqlalchemy/* *
+    stack: sqlite3/* *
+    Index the column that they select by, or ask fewer and larger queries: each goes through the whole table.
 np-load: Reading whole files by numpy.load
     kinds: thread-noncpu/file
     stack: numpy/lib/*npyio* load

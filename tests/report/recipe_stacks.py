@@ -266,6 +266,11 @@ SEEN = [
         "xarray/core/_aggregations.py DataArrayAggregations.cumsum",
         "3: me/dry.py tile > xarray/core/groupby.py DataArrayGroupByBase._iter_grouped",
     ),
+    _seen(
+        "database-scans",
+        "reads-again",
+        "7: me/day.py read > pandas/io/sql.py read_sql_query > pandas/io/sql.py SQLDatabase.execute",
+    ),
     _seen("sorting", "busy", "7: dask/utils.py methodcaller.__call__ > pandas/core/frame.py DataFrame.sort_values"),
     _seen(
         "compressing",
