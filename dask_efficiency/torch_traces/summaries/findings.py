@@ -2,14 +2,81 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from dask_efficiency.show.finding import Finding
+from dask_efficiency.runs.path.parts import finding
+from dask_efficiency.show.figures import format_seconds, format_share
+from dask_efficiency.show.finding import MAX_FINDINGS, WORTH_FINDING, Finding
+from dask_efficiency.torch_traces.path.findings import SET_UP
+from dask_efficiency.torch_traces.path.findings import TITLES as PATH_TITLES
+from dask_efficiency.torch_traces.summaries.losses import Loss
 
 if TYPE_CHECKING:
+    from dask_efficiency.torch_traces.summaries.rank import RankSummary
     from dask_efficiency.torch_traces.summaries.summary import TorchSummary
+
+#: By kind of loss, its title and the advice.
+TITLES: dict[Loss, tuple[str, str]] = {
+    Loss.HOST: ("Host-bound, the GPU waited for launches", "Run less Python between operators, or larger batches."),
+    Loss.TINY_KERNELS: (
+        "Many tiny kernels, the GPU waited for launches",
+        "Use CUDA graphs, or torch.compile, which fuses kernels.",
+    ),
+    Loss.GAPS: ("Gaps between kernels", "Use CUDA graphs, or fewer and larger kernels."),
+    Loss.EXPOSED: ("Communication that no computing hides", "Exchange less, or compute meanwhile."),
+    Loss.CPU_COLLECTIVES: ("The GPU waited for collectives of CPUs", "Exchange on the GPU, or less often."),
+    Loss.SYNC_COPIES: ("Synchronous copies", "Copy with non_blocking=True, and read results less often."),
+    Loss.PAGEABLE: ("Copies of pageable memory", "Pin it: pin_memory=True, and non_blocking=True in .to()."),
+    Loss.DATA: ("The GPU waited for the data loader", "Use more workers of the data loader, or fetch batches ahead."),
+    Loss.MEMORY: ("The GPU waited for memory", "Take memory once, by torch's allocator or before the loop."),
+    Loss.STEP_START: (
+        "GPU idle at the start of steps",
+        "Copy the next batch ahead, and do not wait for the GPU at the end of a step.",
+    ),
+    Loss.LONG_STEPS: ("Some steps took longer than most", "Compare their parts with those of the others."),
+}
 
 
 def findings_of(summary: TorchSummary) -> tuple[Finding, ...]:
     """Losses of wall clock, the largest first."""
-    return ()
+    least = WORTH_FINDING * summary.seconds
+    found = [(seconds, each) for seconds, each in (*_of_losses(summary), *_set_up(summary)) if seconds >= least]
+    return tuple(each for _, each in sorted(found, key=lambda item: -item[0]))[:MAX_FINDINGS]
+
+
+def _set_up(summary: TorchSummary) -> Iterator[tuple[float, Finding]]:
+    """Finding on the rank that set up for longest."""
+    rank = max(summary.ranks, key=lambda each: int(each.idle.set_up[0]))
+    if seconds := int(rank.idle.set_up[0]) / 1e9:
+        share = seconds / rank.seconds
+        yield seconds, finding(SET_UP, PATH_TITLES[SET_UP], None, share, f"{format_share(share)} of the time", "torch")
+
+
+def _of_losses(summary: TorchSummary) -> Iterator[tuple[float, Finding]]:
+    """Seconds of each kind of loss and its finding, of the rank that could save most."""
+    for loss, wording in TITLES.items():
+        rank = max(summary.ranks, key=lambda each: each.losses.saved(loss))
+        saved, bound = rank.losses.saved(loss), rank.losses.bounds.get(loss, 0)
+        if saved:
+            share = bound / 1e9 / rank.seconds
+            where = _where(summary, rank, loss, share)
+            yield saved / 1e9, finding(loss, wording, saved / 1e9, share, where, "torch")
+
+
+def _where(summary: TorchSummary, rank: RankSummary, loss: Loss, share: float) -> str:
+    """Share of the rank's time, and what is known beside it."""
+    whose = f"rank {rank.rank}: " if len(summary.ranks) > 1 else ""
+    where = f"{whose}{format_share(share)} of {'its' if whose else 'the'} time"
+    if loss in (Loss.HOST, Loss.TINY_KERNELS):
+        return f"{where}; {rank.losses.tiny} of {rank.losses.kernels} kernels are below 10 us"
+    if loss in rank.losses.replayed and rank.losses.replayed[loss] < rank.losses.bounds[loss]:
+        return f"{where}, less by a replay without it"
+    if loss is Loss.LONG_STEPS:
+        return f"{where}, above the median of {format_seconds(_median(rank))}"
+    return where
+
+
+def _median(rank: RankSummary) -> float:
+    lengths = sorted(rank.steps.length.tolist())
+    return float(lengths[len(lengths) // 2]) / 1e9

@@ -13,7 +13,7 @@ from dask_efficiency.torch_traces.kineto.numbers import mask_of
 from dask_efficiency.torch_traces.kineto.trace import NAMED_BY_PROGRAMS, RankTrace
 from dask_efficiency.torch_traces.path.known import MAX_UNKNOWN, Launches
 from dask_efficiency.torch_traces.path.last_causes import MAX_LAUNCH_DELAY
-from dask_efficiency.torch_traces.path.roles import ALLOCATES, call_kinds, cpu_collectives, events_matching
+from dask_efficiency.torch_traces.path.roles import ALLOCATES, call_kinds, cpu_collectives, events_matching, sets_up
 from dask_efficiency.torch_traces.path.stalls import DATA_LOADING
 from dask_efficiency.torch_traces.path.streams import MAX_KERNEL_DELAY, StreamWork, stream_work
 from dask_efficiency.torch_traces.path.syncs import waits_of_streams
@@ -27,6 +27,8 @@ SHORT_GAP = 30_000
 class IdleReasons(NamedTuple):
     """Disjoint sets of instants at which no GPU of a rank worked, by what they waited for; together all of these."""
 
+    #: A call set the GPU or a library up, as the first of a process do.
+    set_up: IntervalArrays
     #: Before the first work and after the last: the GPU may have had work that was not recorded.
     edge: IntervalArrays
     #: Nothing was asked of it, and the program took its next batch; or managed memory; or was in a collective of CPUs;
@@ -49,29 +51,41 @@ def idle_reasons(trace: RankTrace, window: tuple[int, int], busy: IntervalArrays
     """Find what the GPUs of a rank waited for while none of them worked; without GPUs, only data are known of."""
     whole = IntervalArrays(np.array(window[:1]), np.array(window[1:]))
     if not has_gpu_work(trace):
-        idle, loads = difference(whole, busy), _of_host(trace)[0]
+        idle, loads = difference(whole, busy), _of_host(trace)["data"]
         data, unknown = intersection(idle, loads), difference(idle, loads)
         return IdleReasons._make([NOTHING] * len(IdleReasons._fields))._replace(data=data, unknown=unknown)
-    inner = IntervalArrays(busy.stop[:-1], busy.start[1:])
-    edge = difference(whole, IntervalArrays(busy.start[:1], busy.stop[-1:]))
+    inner = _between_works(trace, busy)
+    set_up = intersection(difference(whole, busy), _covered(trace, sets_up(trace)))
+    edge = difference(difference(whole, IntervalArrays(busy.start[:1], busy.stop[-1:])), set_up)
     work = stream_work(trace)
-    queued, unasked = _queued(trace, work, inner)
+    queued, unasked = _queued(trace, work, difference(inner, set_up))
     known, unknown = _after_known_launches(trace, unasked)
-    loads, manages, exchanges = _of_host(trace)
-    rest = difference(known, loads)
-    others = difference(rest, manages)
+    rest, of_host = known, {}
+    for name, activity in _of_host(trace).items():
+        of_host[name] = intersection(rest, activity)
+        rest = difference(rest, activity)
     launch, gap, stream, long = _of_queue(trace, work, inner, queued)
     return IdleReasons(
+        set_up,
         edge,
-        data=intersection(known, loads),
-        memory=intersection(rest, manages),
-        ranks=intersection(others, exchanges),
-        host=difference(others, exchanges),
+        **of_host,
+        host=rest,
         launch=launch,
         gap=gap,
         stream=stream,
         unknown=_both(unknown, long),
     )
+
+
+def _between_works(trace: RankTrace, busy: IntervalArrays) -> IntervalArrays:
+    """Idle times between works, also those that took less than the clock's unit."""
+    events = trace.events
+    short = np.unique(events.start[events.is_gpu_work & (events.start == events.stop)])
+    place = np.searchsorted(busy.start, short, side="right")
+    inside = (place > 0) & (place < len(busy.start))
+    inside[inside] = short[inside] > busy.stop[place[inside] - 1]
+    start, stop = np.append(busy.stop[:-1], short[inside]), np.append(busy.start[1:], short[inside])
+    return IntervalArrays(np.sort(start), np.sort(stop))
 
 
 def _both(one: IntervalArrays, other: IntervalArrays) -> IntervalArrays:
@@ -99,16 +113,18 @@ def _after_known_launches(trace: RankTrace, unasked: IntervalArrays) -> tuple[In
     return difference(unasked, doubtful), doubtful
 
 
-def _of_host(trace: RankTrace) -> tuple[IntervalArrays, IntervalArrays, IntervalArrays]:
-    """Times in which the program took its next batch, managed memory, and was in collectives of CPUs."""
+def _of_host(trace: RankTrace) -> dict[str, IntervalArrays]:
+    """Times in which a program does what :class:`IdleReasons` names; of several at once, the first counts."""
     events = trace.events
-
-    def covered(wanted: Bool) -> IntervalArrays:
-        return union(events.start[wanted], events.stop[wanted])
-
     loads = np.isin(events.category, NAMED_BY_PROGRAMS) & events_matching(trace, DATA_LOADING)
     manages = np.isin(call_kinds(trace), ALLOCATES)
-    return covered(loads), covered(manages), covered(cpu_collectives(trace))
+    wanted = {"data": loads, "memory": manages, "ranks": cpu_collectives(trace)}
+    return {name: _covered(trace, rows) for name, rows in wanted.items()}
+
+
+def _covered(trace: RankTrace, wanted: Bool) -> IntervalArrays:
+    """Instants at which any of some events lasts."""
+    return union(trace.events.start[wanted], trace.events.stop[wanted])
 
 
 def _of_queue(
@@ -119,20 +135,24 @@ def _of_queue(
     The work that ends an idle time tells: what was asked for during it was on its way from then on, and other work
     that was outstanding before then waited for it.
     """
-    ends = np.flatnonzero(np.isin(work.start, inner.stop) & trace.events.has_call[work.event])
+    events = trace.events
+    ends = np.flatnonzero(np.isin(work.start, inner.stop) & events.has_call[work.event])
+    place = np.searchsorted(inner.stop, work.start[ends])
     # of the works that begin at once, the one that was asked for first
-    asked = np.full(len(inner.start), np.iinfo(np.int64).max)
-    np.minimum.at(asked, np.searchsorted(inner.stop, work.start[ends]), work.asked[ends])
-    unknown, during = asked == np.iinfo(np.int64).max, asked >= inner.start
-    asked = np.clip(asked, inner.start, inner.stop)
-    begins = np.maximum(asked, inner.stop - MAX_LAUNCH_DELAY)
+    order = np.lexsort((work.asked[ends], place))
+    known, first = np.unique(place[order], return_index=True)
+    its = ends[order[first]]
+    gaps = IntervalArrays(inner.start[known], inner.stop[known])
+    during, asked = work.asked[its] >= gaps.start, np.clip(work.asked[its], gaps.start, gaps.stop)
+    called = np.clip(events.stop[events.call[work.event[its]]], asked, gaps.stop)
+    late = np.maximum(called, gaps.stop - MAX_LAUNCH_DELAY)
 
     def within(start: Int64, stop: Int64, which: Bool) -> IntervalArrays:
         return intersection(queued, union(start[which], stop[which]))
 
-    launch = within(begins, inner.stop, during & ~unknown)
-    stream = within(inner.start, asked, during & ~unknown)
-    gap = within(inner.start, inner.stop, ~during & (inner.lengths < MAX_KERNEL_DELAY))
+    launch = _both(within(asked, called, during), within(late, gaps.stop, during))
+    stream = within(gaps.start, asked, during)
+    gap = within(gaps.start, gaps.stop, ~during & (gaps.lengths < MAX_KERNEL_DELAY))
     return launch, gap, stream, difference(queued, _both(_both(launch, stream), gap))
 
 
@@ -140,6 +160,7 @@ def _of_queue(
 class IdleTimes(ColumnTable):
     """A row for each window: nanoseconds by reason, as in :class:`IdleReasons`; together the idle time."""
 
+    set_up: Annotated[Int64, Column(unit="nanoseconds")]
     edge: Annotated[Int64, Column(unit="nanoseconds")]
     data: Annotated[Int64, Column(unit="nanoseconds")]
     memory: Annotated[Int64, Column(unit="nanoseconds")]

@@ -23,6 +23,7 @@ from dask_efficiency.torch_traces.summaries.idle import (
     idle_reasons,
 )
 from dask_efficiency.torch_traces.summaries.launches import StreamLaunches, launches_of, queue_through
+from dask_efficiency.torch_traces.summaries.losses import RankLosses, losses_of
 from dask_efficiency.torch_traces.summaries.memory import memory_of
 from dask_efficiency.torch_traces.summaries.steps import StepTimes, step_times
 from dask_efficiency.torch_traces.summaries.work import work_of
@@ -49,12 +50,15 @@ class RankSummary:
     on_gpu: bool
     #: One row each: all of the rank's time.
     breakdown: TimeParts
+    #: Nanoseconds from its first work to its last.
+    working: int
     idle: IdleTimes
     streams: StreamIdle
     launches: StreamLaunches
     #: Works in the queues through the rank's time.
     queue: tuple[float, ...]
     steps: StepTimes
+    losses: RankLosses
     #: What the functions of :data:`MADE_OF_TRACE` made, by their names.
     made: Mapping[str, Any]
     #: Number of launches, and of those without work in the trace.
@@ -84,16 +88,19 @@ def rank_summary(trace: RankTrace) -> RankSummary:
     activity = activity_of(trace)
     reasons = idle_reasons(trace, window, activity.busy)
     launches = Launches.of(trace)
+    steps = step_times(trace, activity, reasons)
     return RankSummary(
         job=job,
         events=len(trace.events),
         on_gpu=has_gpu_work(trace),
         breakdown=TimeParts.of(trace, activity, whole),
+        working=int(activity.busy.stop[-1] - activity.busy.start[0]) if len(activity.busy.start) else 0,
         idle=IdleTimes.of(reasons, whole),
         streams=idle_by_stream(trace),
         launches=launches_of(trace),
         queue=tuple(queue_through(trace, window).tolist()),
-        steps=step_times(trace, activity, reasons),
+        steps=steps,
+        losses=losses_of(trace, activity, reasons, steps),
         made={name: make(trace) for name, make in MADE_OF_TRACE.items()},
         asked=len(launches.call),
         lost=int(np.count_nonzero(~launches.recorded)),

@@ -13,7 +13,7 @@ import numpy as np
 from dask_efficiency.runs.path.kinds import Kind
 from dask_efficiency.runs.sections.by_kind import KIND_COLOURS, largest_first, seconds_table
 from dask_efficiency.show.columns import Columns, as_records, as_table
-from dask_efficiency.show.document import Document, Label, Section, Slice, Stack, section, with_content
+from dask_efficiency.show.document import Document, Label, Levels, Section, Slice, Stack, section, with_content
 from dask_efficiency.show.figures import (
     apportion,
     format_count,
@@ -22,8 +22,10 @@ from dask_efficiency.show.figures import (
     format_share,
     name_of,
     time_scale,
+    upper_first,
 )
 from dask_efficiency.show.finding import MAX_SHOWN
+from dask_efficiency.torch_traces.summaries.launches import BINS
 from dask_efficiency.torch_traces.summaries.summary import TorchSummary
 from dask_efficiency.torch_traces.summaries.tables import PARTS, TABLES
 from dask_efficiency.torch_traces.summaries.work_sections import WORK_SECTIONS, not_profiled
@@ -47,6 +49,7 @@ MEANINGS: Mapping[str, tuple[str, Kind, str, str]] = {
 REASONS: Mapping[str, tuple[str, str]] = {
     "host": ("host", "nothing was asked of the GPU: the program runs operators or Python, or waits"),
     "data": ("data loading", "nothing was asked of the GPU: the program takes its next batch"),
+    "set_up": ("set-up", "a first call sets the GPU or a library up"),
     "memory": ("memory", "nothing was asked of the GPU: a call takes memory or gives it back"),
     "ranks": ("other ranks", "nothing was asked of the GPU: the program is in a collective of CPUs"),
     "launch": ("launch", "work was asked for, and is on its way to the idle GPU"),
@@ -141,11 +144,17 @@ def by_rank(summary: TorchSummary) -> Section:
     median = np.median([int(rank.breakdown.compute[0]) for rank in summary.ranks])
     order = np.argsort([-abs(int(rank.breakdown.compute[0]) - median) for rank in summary.ranks], kind="stable")
     shown = sorted(order[: summary.top].tolist())
-    heads = {"rank": "rank", **{name: MEANINGS[name][0] for name in PARTS}, "total": "total", "overlap": "overlap"}
+    heads = {"rank": "rank", **_part_heads(columns), "total": "total"}
+    heads |= {"overlap": "overlap"} if any(columns["overlap"].values) else {}
     stacks = tuple(_stack(summary, row, float(totals.max())) for row in shown)
     more = f"{len(totals) - len(shown)} more ranks are closer to the median." if len(shown) < len(totals) else ""
     timed = in_one_unit(chosen(columns, shown), (*PARTS, "total"))
     return section("By rank", as_table(timed, heads, drawings=stacks), more)
+
+
+def _part_heads(columns: Columns) -> dict[str, str]:
+    """Heads of the parts that any row has."""
+    return {name: name for name in PARTS if any(columns[name].values)}
 
 
 def _stack(summary: TorchSummary, row: int, longest: float) -> Stack:
@@ -181,19 +190,34 @@ def launches(summary: TorchSummary) -> Section:
     return section("Launches", as_table(chosen(columns, shown), heads), rest_of(len(works), shown, "stream"))
 
 
+def queues(summary: TorchSummary) -> Section:
+    """Works that the rank with most of them had asked for and not begun, through its time."""
+    rank = max(summary.ranks, key=lambda each: max(each.queue))
+    most = max(rank.queue)
+    if not most:
+        return Section("")
+    length = int(rank.breakdown.length[0])
+    width = -(-length // BINS)
+    amounts = tuple(round(100 * mean) for mean in rank.queue)[: -(-length // width)]
+    text = "works asked for and not begun" + (f", rank {rank.rank}" if len(summary.ranks) > 1 else "")
+    area, highest = Label(text, KIND_COLOURS[Kind.KERNEL_LAUNCH]), f"{most:.3g}"
+    drawn = Levels(width, length, ((area, amounts),), (), 100 * most, highest, f"{upper_first(text)}: up to {highest}")
+    return section("Queues of launches", f"{upper_first(text)}, all streams together.", drawn)
+
+
 def steps(summary: TorchSummary) -> Section:
     """Steps that differ from the median of their rank, or the first ones."""
     columns = TABLES["steps"](summary.ranks)
     differs = np.array(columns["differs"].values, np.bool_)
     lengths = np.array(columns["total"].values)
     shown = np.flatnonzero(differs)[: summary.top].tolist() or [*range(min(len(differs), summary.top))]
-    if not shown:
+    if len(lengths) <= len(summary.ranks):
         return Section("")
     text = (
         f"{format_count(len(differs), 'step')}, {format_seconds(float(np.median(lengths)))} in the median; "
         f"{int(differs.sum()) or 'none'} far from that of their rank."
     )
-    heads = {"rank": "rank", "number": "step", **{name: MEANINGS[name][0] for name in PARTS}, "total": "total"}
+    heads = {"rank": "rank", "number": "step", **_part_heads(columns), "total": "total"}
     return section("Steps", text, as_table(in_one_unit(chosen(columns, shown), (*PARTS, "total")), heads))
 
 
@@ -244,5 +268,5 @@ def _notes(summary: TorchSummary) -> Iterator[str]:
 
 #: Sections in reading order.
 SECTIONS: tuple[Callable[[TorchSummary], Section], ...] = (
-    *(parts, by_rank, idle, *WORK_SECTIONS, launches, steps, notes),
+    *(parts, by_rank, idle, *WORK_SECTIONS, launches, queues, steps, notes),
 )

@@ -34,7 +34,7 @@ class StepTimes(ColumnTable):
     exposed: Annotated[Int64, Column(unit="nanoseconds")]
     copies: Annotated[Int64, Column(unit="nanoseconds")]
     idle: Annotated[Int64, Column(unit="nanoseconds")]
-    #: Idle time from its start to its first work, but for loading data.
+    #: Time from its start to its first work in which the GPU waited for the program or its launch.
     idle_at_start: Annotated[Int64, Column(unit="nanoseconds")]
 
     @property
@@ -52,7 +52,7 @@ def step_times(trace: RankTrace, activity: Activity, reasons: IdleReasons) -> St
     place = np.searchsorted(busy.stop, steps.start, side="right")
     first = np.append(busy.start, np.iinfo(np.int64).max)[place]
     before = IntervalArrays(steps.start, np.clip(first, steps.start, steps.stop))
-    late = before.lengths - seen_in(before, reasons.data)
+    late = seen_in(before, reasons.host) + seen_in(before, reasons.launch)
     return StepTimes(number=steps.number, **columns, idle_at_start=late)
 
 

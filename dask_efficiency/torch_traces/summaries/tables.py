@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 
 from dask_efficiency.accounts.tables import ColumnTable
-from dask_efficiency.show.columns import Columns, TypedColumn, counts, multiples, seconds, shares, words
+from dask_efficiency.show.columns import Columns, TypedColumn, counts, seconds, shares, words
 from dask_efficiency.torch_traces.summaries.groups import joined
 from dask_efficiency.torch_traces.summaries.rank import RankSummary
 from dask_efficiency.torch_traces.summaries.steps import outlying
 from dask_efficiency.torch_traces.summaries.work_tables import WORK_TABLES
+
+#: Mean numbers; and durations of calls and launches, which take microseconds.
+means = partial(TypedColumn, text="{:.1f}".format, dtype=float)
+microseconds = partial(TypedColumn, text=lambda value: f"{1e6 * value:.1f}", dtype=float, unit="us")
 
 Ranks = Sequence[RankSummary]
 
@@ -26,7 +31,6 @@ def breakdown(ranks: Ranks) -> Columns:
     found = joined([rank.breakdown for rank in ranks])
     communication = found.hidden + found.exposed
     overlap = np.where(communication > 0, found.hidden / np.maximum(communication, 1), np.nan)
-    of_work = found.length - joined([rank.idle for rank in ranks]).edge
     return {
         "rank": counts(rank.rank for rank in ranks),
         "on": words("GPU" if rank.on_gpu else "CPU" for rank in ranks),
@@ -34,7 +38,7 @@ def breakdown(ranks: Ranks) -> Columns:
         **{name: seconds(getattr(found, name) / 1e9) for name in PARTS},
         "total": seconds(found.length / 1e9),
         "overlap": shares(overlap),
-        "first_to_last_work": seconds(of_work / 1e9),
+        "first_to_last_work": seconds(rank.working / 1e9 for rank in ranks),
     }
 
 
@@ -56,8 +60,9 @@ def streams(ranks: Ranks) -> Columns:
 
 def launches(ranks: Ranks) -> Columns:
     """Launch statistics of each stream."""
-    timed = dict.fromkeys(("delay_median", "delay_p95", "delay_max", "call_median", "full"), seconds)
-    return columns_of(ranks, [rank.launches for rank in ranks], timed | {"queue_mean": multiples})
+    timed = dict.fromkeys(("delay_median", "delay_p95", "delay_max", "call_median"), microseconds)
+    kinds = timed | {"full": seconds, "queue_mean": means}
+    return columns_of(ranks, [rank.launches for rank in ranks], kinds)
 
 
 def steps(ranks: Ranks) -> Columns:
@@ -79,7 +84,7 @@ def columns_of(ranks: Ranks, tables: Sequence[ColumnTable], kinds: Mapping[str, 
     columns = {"rank": counts(numbers)}
     for name, values in joined(tables).columns().items():
         kind = kinds.get(name, counts)
-        columns[name] = kind(values / 1e9 if kind is seconds else values)
+        columns[name] = kind(values / 1e9 if kind in (seconds, microseconds) else values)
     return columns
 
 
