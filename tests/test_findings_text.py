@@ -11,6 +11,7 @@ from dask_efficiency.runs.path import findings as path
 from dask_efficiency.simulation.sections import ladder
 from dask_efficiency.straggler.wording import LONG_TASK, MEANINGS
 from dask_efficiency.torch_traces.path import findings as torch_path
+from dask_efficiency.torch_traces.summaries import findings as torch_summary
 
 
 def test_the_titles_and_cures_are_these() -> None:
@@ -20,7 +21,8 @@ def test_the_titles_and_cures_are_these() -> None:
 
 
 def _golden() -> str:
-    rows = [(kind, *texts) for kind, texts in (path.TITLES | torch_path.TITLES).items()]
+    titles = path.TITLES | torch_path.TITLES | torch_summary.TITLES
+    rows = [(kind, *texts) for kind, texts in titles.items()]
     rows += [*(("slow-rank", *texts) for texts in torch_path.SLOW_RANKS.values()), *ladder.FINDINGS.values()]
     rows += [(f"slow-worker, slow-host ({cause})", *texts) for cause, texts in MEANINGS.items()]
     rows += [(kind, *texts) for kind, texts in {"long-task": LONG_TASK, **PATHS}.items()]

@@ -21,6 +21,7 @@ COMMANDS = [
     "simulate {}",
     "simulate run.trace --cluster {}",
     "simulate run.trace --cluster lab.yaml --hostfile {}",
+    "torch summary {}",
     "torch path {}",
     "torch path trace.json.gz --execution-trace {}",
     "mpi simulate --cluster lab.yaml {}",

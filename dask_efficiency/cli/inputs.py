@@ -41,7 +41,10 @@ class InputKind(Enum):
     CSV = "a table of tasks", "`dask-efficiency stragglers {}` judges its workers"
     PARQUET = "a table of tasks (Parquet)", "`dask-efficiency stragglers {}` judges its workers"
     PAGE = "a page", "open it in a browser"
-    KINETO = "a trace of torch.profiler", "`dask-efficiency torch path {}` explains it"
+    KINETO = (
+        "a trace of torch.profiler",
+        "`dask-efficiency torch summary {}` and `dask-efficiency torch path {}` explain it",
+    )
     EXECUTION = (
         "an execution trace of PyTorch or Chakra",
         "`dask-efficiency torch path TRACE --execution-trace {}` reads it beside the profiler's trace",

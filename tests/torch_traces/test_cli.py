@@ -8,6 +8,7 @@ from click.testing import CliRunner, Result
 from dask_efficiency.cli import main
 from dask_efficiency.torch_traces import cli as torch_critical_path
 from dask_efficiency.torch_traces import load_critical_path as load_path
+from dask_efficiency.torch_traces import summary
 from dask_efficiency.torch_traces.path.speeds import WITHOUT
 from dask_efficiency.torch_traces.sections import to_dict
 from tests.torch_traces.path.samples import ALEX, RECORDED, recorded
@@ -118,13 +119,49 @@ def test_errors_that_a_user_can_correct_take_one_line(arguments: list[str], code
     assert "Traceback" not in result.stderr
 
 
+def test_a_summary_is_printed_in_json_and_on_a_page() -> None:
+    found = summary("job")
+    result = run("job", "--top", "3", command="torch summary")
+    assert result.exit_code == 0
+    assert f"{found.headline}." in words(result.stdout)
+    assert "5 more ranks are closer to the median." in words(result.stdout)
+    assert json.loads(run("job", "--json", command="torch summary").stdout) == found.to_dict()
+    alone = json.loads(run("job", "--rank", "3", "--json", command="torch summary").stdout)
+    assert [row["rank"] for row in alone["tables"]["ranks"]] == [3]
+    assert run("job", "--html", "page.html", command="torch summary").stdout == f"{found.headline}.\n"
+    assert Path("page.html").read_text().startswith("<!DOCTYPE html>")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "message"),
+    [
+        ([], 2, "Missing argument 'FILES...'"),
+        (["none.json"], 1, "none.json"),
+        (["job", "--rank", "9"], 1, "no rank 9 in this trace; there is: 0, 1, 2, 3"),
+        (["job", "--top", "0"], 2, "0 is not in the range"),
+        (["step.path"], 1, "step.path is a saved path of a torch trace: `dask-efficiency torch path step.path`"),
+        (["step.path", "step.json.gz"], 1, "step.path is a saved path of a torch trace"),
+        (["empty.json"], 1, "nothing in these traces takes time; expected operators, calls or kernels"),
+    ],
+)
+def test_errors_of_a_summary_take_one_line(arguments: list[str], code: int, message: str) -> None:
+    recorded("simple_add").save("step.path")
+    Path("empty.json").write_text('{"traceEvents": []}')
+    result = run(*arguments, command="torch summary")
+    assert (result.exit_code, result.stdout) == (code, "")
+    assert message in words(result.stderr)
+
+
 @pytest.mark.parametrize("command", ["report", "critical-path", "stragglers"])
 def test_other_commands_name_this_one(command: str) -> None:
     recorded("simple_add").save("step.path")
-    for name, what in (("step.json.gz", "a trace of torch.profiler"), ("step.path", "a saved path of a torch trace")):
+    for name, what, use in (
+        ("step.json.gz", "a trace of torch.profiler", "torch summary"),
+        ("step.path", "a saved path of a torch trace", "torch path"),
+    ):
         result = run(name, command=command)
         assert result.exit_code == 1
-        assert f"{name} is {what}: `dask-efficiency torch path {name}`" in words(result.stderr)
+        assert f"{name} is {what}: `dask-efficiency {use} {name}`" in words(result.stderr)
 
 
 def test_the_command_can_leave_out_all_that_the_analysis_knows() -> None:

@@ -10,31 +10,37 @@ from dask_efficiency.show.figures import format_seconds, format_share
 from dask_efficiency.show.finding import MAX_FINDINGS, WORTH_FINDING, Finding
 from dask_efficiency.torch_traces.path.findings import SET_UP
 from dask_efficiency.torch_traces.path.findings import TITLES as PATH_TITLES
-from dask_efficiency.torch_traces.summaries.losses import Loss
+from dask_efficiency.torch_traces.summaries.losses import TorchLoss
 
 if TYPE_CHECKING:
     from dask_efficiency.torch_traces.summaries.rank import RankSummary
     from dask_efficiency.torch_traces.summaries.summary import TorchSummary
 
 #: By kind of loss, its title and the advice.
-TITLES: dict[Loss, tuple[str, str]] = {
-    Loss.HOST: ("Host-bound, the GPU waited for launches", "Run less Python between operators, or larger batches."),
-    Loss.TINY_KERNELS: (
+TITLES: dict[TorchLoss, tuple[str, str]] = {
+    TorchLoss.HOST: (
+        "Host-bound, the GPU waited for launches",
+        "Run less Python between operators, or larger batches.",
+    ),
+    TorchLoss.TINY_KERNELS: (
         "Many tiny kernels, the GPU waited for launches",
         "Use CUDA graphs, or torch.compile, which fuses kernels.",
     ),
-    Loss.GAPS: ("Gaps between kernels", "Use CUDA graphs, or fewer and larger kernels."),
-    Loss.EXPOSED: ("Communication that no computing hides", "Exchange less, or compute meanwhile."),
-    Loss.CPU_COLLECTIVES: ("The GPU waited for collectives of CPUs", "Exchange on the GPU, or less often."),
-    Loss.SYNC_COPIES: ("Synchronous copies", "Copy with non_blocking=True, and read results less often."),
-    Loss.PAGEABLE: ("Copies of pageable memory", "Pin it: pin_memory=True, and non_blocking=True in .to()."),
-    Loss.DATA: ("The GPU waited for the data loader", "Use more workers of the data loader, or fetch batches ahead."),
-    Loss.MEMORY: ("The GPU waited for memory", "Take memory once, by torch's allocator or before the loop."),
-    Loss.STEP_START: (
+    TorchLoss.GAPS: ("Gaps between kernels", "Use CUDA graphs, or fewer and larger kernels."),
+    TorchLoss.EXPOSED: ("Communication that no computing hides", "Exchange less, or compute meanwhile."),
+    TorchLoss.CPU_COLLECTIVES: ("The GPU waited for collectives of CPUs", "Exchange on the GPU, or less often."),
+    TorchLoss.SYNC_COPIES: ("Synchronous copies", "Copy with non_blocking=True, and read results less often."),
+    TorchLoss.PAGEABLE: ("Copies of pageable memory", "Pin it: pin_memory=True, and non_blocking=True in .to()."),
+    TorchLoss.DATA: (
+        "The GPU waited for the data loader",
+        "Use more workers of the data loader, or fetch batches ahead.",
+    ),
+    TorchLoss.MEMORY: ("The GPU waited for memory", "Take memory once, by torch's allocator or before the loop."),
+    TorchLoss.STEP_START: (
         "GPU idle at the start of steps",
         "Copy the next batch ahead, and do not wait for the GPU at the end of a step.",
     ),
-    Loss.LONG_STEPS: ("Some steps took longer than most", "Compare their parts with those of the others."),
+    TorchLoss.LONG_STEPS: ("Some steps took longer than most", "Compare their parts with those of the others."),
 }
 
 
@@ -64,15 +70,15 @@ def _of_losses(summary: TorchSummary) -> Iterator[tuple[float, Finding]]:
             yield saved / 1e9, finding(loss, wording, saved / 1e9, share, where, "torch")
 
 
-def _where(summary: TorchSummary, rank: RankSummary, loss: Loss, share: float) -> str:
+def _where(summary: TorchSummary, rank: RankSummary, loss: TorchLoss, share: float) -> str:
     """Share of the rank's time, and what is known beside it."""
     whose = f"rank {rank.rank}: " if len(summary.ranks) > 1 else ""
     where = f"{whose}{format_share(share)} of {'its' if whose else 'the'} time"
-    if loss in (Loss.HOST, Loss.TINY_KERNELS):
+    if loss in (TorchLoss.HOST, TorchLoss.TINY_KERNELS):
         return f"{where}; {rank.losses.tiny} of {rank.losses.kernels} kernels are below 10 us"
     if loss in rank.losses.replayed and rank.losses.replayed[loss] < rank.losses.bounds[loss]:
         return f"{where}, less by a replay without it"
-    if loss is Loss.LONG_STEPS:
+    if loss is TorchLoss.LONG_STEPS:
         return f"{where}, above the median of {format_seconds(_median(rank))}"
     return where
 

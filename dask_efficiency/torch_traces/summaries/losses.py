@@ -18,13 +18,14 @@ from dask_efficiency.torch_traces.kineto.trace import Category, KinetoTrace, Ran
 from dask_efficiency.torch_traces.path.known import MAX_UNKNOWN, Launches
 from dask_efficiency.torch_traces.path.path import critical_path
 from dask_efficiency.torch_traces.path.roles import awaited_copies, events_named
+from dask_efficiency.torch_traces.path.stalls import DATA_LOADING
 from dask_efficiency.torch_traces.summaries.breakdown import Activity, has_gpu_work
 from dask_efficiency.torch_traces.summaries.idle import IdleReasons
 from dask_efficiency.torch_traces.summaries.launches import TINY
 from dask_efficiency.torch_traces.summaries.steps import StepTimes, outlying
 
 
-class Loss(StrEnum):
+class TorchLoss(StrEnum):
     """Kind of loss."""
 
     #: The GPU was idle, as nothing was asked of it or the launch was on its way.
@@ -44,11 +45,11 @@ class Loss(StrEnum):
 
 
 #: By loss, what a replay of the rank's path leaves out, as ``what_if(without=...)``.
-REPLAYED: Mapping[Loss, str] = {
-    Loss.GAPS: "kernel-gap",
-    Loss.EXPOSED: "gpu-communication",
-    Loss.DATA: "data-loading",
-    Loss.SYNC_COPIES: "gpu-sync",
+REPLAYED: Mapping[TorchLoss, str] = {
+    TorchLoss.GAPS: "kernel-gap",
+    TorchLoss.EXPOSED: "gpu-communication",
+    TorchLoss.DATA: "data-loading",
+    TorchLoss.SYNC_COPIES: "gpu-sync",
 }
 
 #: Events of a trace above which nothing is replayed: that would take as long as reading it again, and some memory.
@@ -60,14 +61,14 @@ class RankLosses:
     """Losses of one rank, in nanoseconds."""
 
     #: At most, by what the GPU did meanwhile.
-    bounds: Mapping[Loss, int]
+    bounds: Mapping[TorchLoss, int]
     #: By a replay of the rank alone, for some of those that are worth it.
-    replayed: Mapping[Loss, int]
+    replayed: Mapping[TorchLoss, int]
     #: Number of kernels, and of those below :data:`~dask_efficiency.torch_traces.summaries.launches.TINY`.
     kernels: int
     tiny: int
 
-    def saved(self, loss: Loss) -> int:
+    def saved(self, loss: TorchLoss) -> int:
         """Nanoseconds that its cure could save at most: the smaller of bound and replay."""
         bound = self.bounds.get(loss, 0)
         return min(bound, self.replayed.get(loss, bound))
@@ -82,15 +83,15 @@ def losses_of(trace: RankTrace, activity: Activity, reasons: IdleReasons, steps:
     if not _is_known(trace):
         return RankLosses({}, {}, *counts)
     bounds = _of_steps(steps)
-    bounds[Loss.DATA] = length(reasons.data)
+    bounds[TorchLoss.DATA] = length(reasons.data)
     if has_gpu_work(trace) or not np.any(events.category == Category.UNKNOWN):
-        bounds[Loss.EXPOSED] = length(activity.exposed)
+        bounds[TorchLoss.EXPOSED] = length(activity.exposed)
     if has_gpu_work(trace):
         few = 2 * counts[1] <= counts[0]
-        bounds[Loss.HOST if few else Loss.TINY_KERNELS] = length(reasons.host) + length(reasons.launch)
-        bounds[Loss.GAPS] = length(reasons.gap)
-        bounds[Loss.MEMORY] = length(reasons.memory)
-        bounds[Loss.CPU_COLLECTIVES] = length(reasons.ranks)
+        bounds[TorchLoss.HOST if few else TorchLoss.TINY_KERNELS] = length(reasons.host) + length(reasons.launch)
+        bounds[TorchLoss.GAPS] = length(reasons.gap)
+        bounds[TorchLoss.MEMORY] = length(reasons.memory)
+        bounds[TorchLoss.CPU_COLLECTIVES] = length(reasons.ranks)
         bounds |= _of_copies(trace, activity)
     window = int(events.stop.max() - events.start.min()) if len(events) else 0
     worth = {loss for loss, bound in bounds.items() if bound >= WORTH_FINDING * window > 0}
@@ -104,16 +105,16 @@ def _is_known(trace: RankTrace) -> bool:
     return not lost and unreadable <= MAX_UNKNOWN * (len(trace.events) + unreadable)
 
 
-def _of_steps(steps: StepTimes) -> dict[Loss, int]:
+def _of_steps(steps: StepTimes) -> dict[TorchLoss, int]:
     if not len(steps):
         return {}
     lengths = steps.length
     longer = outlying(lengths) & (lengths > np.median(lengths))
     more = int((lengths[longer] - int(np.median(lengths))).sum())
-    return {Loss.STEP_START: int(steps.idle_at_start.sum()), Loss.LONG_STEPS: more}
+    return {TorchLoss.STEP_START: int(steps.idle_at_start.sum()), TorchLoss.LONG_STEPS: more}
 
 
-def _of_copies(trace: RankTrace, activity: Activity) -> dict[Loss, int]:
+def _of_copies(trace: RankTrace, activity: Activity) -> dict[TorchLoss, int]:
     """Time in which the GPU did not compute, as it copied pageable memory, or a thread waited for a copy."""
     events = trace.events
     works = activity._replace(copies=NOTHING).busy
@@ -130,18 +131,19 @@ def _of_copies(trace: RankTrace, activity: Activity) -> dict[Loss, int]:
         return mask_of(events.call[copies & awaited], len(events))
 
     return {
-        Loss.PAGEABLE: lost(pageable, calls(pageable)),
-        Loss.SYNC_COPIES: lost(awaited & ~pageable, calls(~pageable)),
+        TorchLoss.PAGEABLE: lost(pageable, calls(pageable)),
+        TorchLoss.SYNC_COPIES: lost(awaited & ~pageable, calls(~pageable)),
     }
 
 
-def _replayed(trace: RankTrace, worth: set[Loss]) -> dict[Loss, int]:
+def _replayed(trace: RankTrace, worth: set[TorchLoss]) -> dict[TorchLoss, int]:
     """Savings of some losses by the what-if of the rank's own path."""
     wanted = [loss for loss in REPLAYED if loss in worth]
     if not wanted or len(trace.events) > MAX_REPLAYED:
         return {}
     try:
-        path = critical_path(KinetoTrace((trace,)))
+        # annotations that load data have nodes of their own only if they are asked for
+        path = critical_path(KinetoTrace((trace,)), data_loading=DATA_LOADING)
     except EmptyTraceError:
         return {}
     return {loss: max(round(1e9 * path.saved_seconds(without=[REPLAYED[loss]])), 0) for loss in wanted}

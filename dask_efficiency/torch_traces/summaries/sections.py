@@ -202,7 +202,7 @@ def queues(summary: TorchSummary) -> Section:
     text = "works asked for and not begun" + (f", rank {rank.rank}" if len(summary.ranks) > 1 else "")
     area, highest = Label(text, KIND_COLOURS[Kind.KERNEL_LAUNCH]), f"{most:.3g}"
     drawn = Levels(width, length, ((area, amounts),), (), 100 * most, highest, f"{upper_first(text)}: up to {highest}")
-    return section("Queues of launches", f"{upper_first(text)}, all streams together.", drawn)
+    return section(f"Queues of all streams: {text}", drawn)
 
 
 def steps(summary: TorchSummary) -> Section:
