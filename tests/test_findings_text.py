@@ -21,7 +21,7 @@ def test_the_titles_and_cures_are_these() -> None:
 
 
 def _golden() -> str:
-    titles = path.TITLES | torch_path.TITLES | torch_summary.TITLES
+    titles = path.TITLES | torch_path.TITLES | torch_summary.TITLES | {torch_summary.LATE_RANK: torch_summary.LATE}
     rows = [(kind, *texts) for kind, texts in titles.items()]
     rows += [*(("slow-rank", *texts) for texts in torch_path.SLOW_RANKS.values()), *ladder.FINDINGS.values()]
     rows += [(f"slow-worker, slow-host ({cause})", *texts) for cause, texts in MEANINGS.items()]

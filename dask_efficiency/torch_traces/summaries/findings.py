@@ -10,6 +10,7 @@ from dask_efficiency.show.figures import format_seconds, format_share
 from dask_efficiency.show.finding import MAX_FINDINGS, WORTH_FINDING, Finding
 from dask_efficiency.torch_traces.path.findings import SET_UP
 from dask_efficiency.torch_traces.path.findings import TITLES as PATH_TITLES
+from dask_efficiency.torch_traces.summaries.collectives import merged_collectives
 from dask_efficiency.torch_traces.summaries.losses import TorchLoss
 
 if TYPE_CHECKING:
@@ -43,11 +44,19 @@ TITLES: dict[TorchLoss, tuple[str, str]] = {
     TorchLoss.LONG_STEPS: ("Some steps took longer than most", "Compare their parts with those of the others."),
 }
 
+#: Kind of a finding on a late rank, its title and the advice.
+LATE_RANK = "torch/late-rank"
+LATE = ("A late rank, the others waited for it", "See what it did before: `torch path` names the cause in each step.")
+
 
 def findings_of(summary: TorchSummary) -> tuple[Finding, ...]:
     """Losses of wall clock, the largest first."""
     least = WORTH_FINDING * summary.seconds
-    found = [(seconds, each) for seconds, each in (*_of_losses(summary), *_set_up(summary)) if seconds >= least]
+    found = [
+        (seconds, each)
+        for seconds, each in (*_of_losses(summary), *_late_rank(summary), *_set_up(summary))
+        if seconds >= least
+    ]
     return tuple(each for _, each in sorted(found, key=lambda item: -item[0]))[:MAX_FINDINGS]
 
 
@@ -57,6 +66,19 @@ def _set_up(summary: TorchSummary) -> Iterator[tuple[float, Finding]]:
     if seconds := int(rank.idle.set_up[0]) / 1e9:
         share = seconds / rank.seconds
         yield seconds, finding(SET_UP, PATH_TITLES[SET_UP], None, share, f"{format_share(share)} of the time", "torch")
+
+
+def _late_rank(summary: TorchSummary) -> Iterator[tuple[float, Finding]]:
+    """Finding on the rank that the others waited for most in collectives: what each of them waited, in the mean."""
+    if len(summary.ranks) < 2:
+        return
+    waits = merged_collectives([rank.made["collectives"] for rank in summary.ranks]).waits
+    late = int(waits.caused.argmax())
+    if seconds := int(waits.caused[late]) / (len(waits) - 1) / 1e9:
+        share = seconds / summary.seconds
+        last = f"last at {waits.last[late]} of {waits.collectives[late]} collectives"
+        where = f"rank {waits.rank[late]}, {last}; {format_share(share)} of the time of each other rank"
+        yield seconds, finding(LATE_RANK, LATE, seconds, share, where, "torch")
 
 
 def _of_losses(summary: TorchSummary) -> Iterator[tuple[float, Finding]]:

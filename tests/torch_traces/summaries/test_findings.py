@@ -56,6 +56,14 @@ def test_exposed_communication_saves_what_a_replay_without_it_does() -> None:
     assert saved(text)["torch/exposed-communication"] == 400
 
 
+def test_the_rank_that_the_others_waited_for_is_named() -> None:
+    (late,) = (each for each in summary(RECORDED["dlrm"]).findings if each.kind == "torch/late-rank")
+    assert late.where.startswith("rank 7, last at ")
+    assert late.saves_seconds is not None
+    waits = summary(RECORDED["dlrm"]).to_frame("waits").set_index("rank")
+    assert late.saves_seconds == pytest.approx(waits.loc[7].filter(like="caused").iloc[0] / 7)
+
+
 def test_nothing_is_found_where_much_is_not_known() -> None:
     lost = ", ".join(f"cudaLaunchKernel {i}-{i + 1} #{i}" for i in range(500, 520))
     assert of(f"{AROUND}, {lost}").findings == ()
