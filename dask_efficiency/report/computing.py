@@ -103,7 +103,7 @@ def busy(
     waits = [row for row in exact if row.bucket == Bucket.THREAD_NONCPU]
     rows = [(prefix, stack, ns) for prefix, _, stack, ns in _computed(report, exact) if stack]
     # A library's own threads compute meanwhile.
-    in_library = facts.places.get(LOCK) == THREAD and facts.cores_used > MOST
+    in_library = facts.places.get(LOCK) == THREAD and facts.cores_used - facts.others > MOST
     rows += [(row.prefix, row.stack, row.ns) for row in waits if in_library and row.cause == LOCK]
     functions = _sums((_own_function(stack), ns) for _, stack, ns in rows)
     function = max(functions, key=functions.__getitem__, default="")
