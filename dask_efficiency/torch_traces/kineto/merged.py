@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from dask_efficiency.accounts.tables import MISSING, Bool, Int64
 from dask_efficiency.torch_traces.kineto.numbers import MAX_MERGED, MAX_RANKS, first_with
-from dask_efficiency.torch_traces.kineto.trace import CALLS, GPU_WORK, NAMED_BY_PROGRAMS, SAY_NOTHING, Category
+from dask_efficiency.torch_traces.kineto.trace import CALLS, GPU_WORK, SAY_NOTHING, Category
 
 #: A rank's number in a text: ``rank 1: 5000``, ``python_rank1``, ``RANK 1 - GPU``.
 _RANK = re.compile(r"(?<![a-z])rank[\s_:#-]*([0-9]{1,7})(?![0-9])", re.IGNORECASE)
@@ -99,7 +99,8 @@ def _numbered(labels: Sequence[str]) -> list[int]:
 def _by_process(columns: _Columns, process_names: Mapping[int, str]) -> Merged | None:
     """Ranks by the processes of the program, in the order of their numbers if their names have none."""
     process, category = columns["process"], columns["category"]
-    programs = np.unique(process[np.isin(category, NAMED_BY_PROGRAMS) & (process >= 0)])
+    # A process with ranges alone is no rank: the steps of a profile that someone shortened had another number.
+    programs = np.unique(process[(category == Category.OPERATOR) & (process >= 0)])
     if not 1 < len(programs) <= MAX_MERGED:
         return None
     of_name = {number: int(found[1]) for number, name in process_names.items() if (found := _RANK.search(name))}

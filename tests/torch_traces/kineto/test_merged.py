@@ -158,6 +158,13 @@ def test_one_process_with_a_rank_in_its_names_is_one_rank(traces: list[Trace]) -
         assert len(rank.events) == len(read(traces[0])[0].events)
 
 
+def test_a_process_with_ranges_alone_is_no_rank() -> None:
+    step = {"ph": "X", "cat": "user_annotation", "name": "ProfilerStep#1", "pid": 9, "tid": 9, "ts": 0, "dur": 100}
+    (rank,) = read({"traceEvents": [step, {**step, "cat": "cpu_op", "name": "aten::mm", "pid": 5}]})
+    assert len(rank.events) == 2
+    assert rank.notes == ()
+
+
 @pytest.mark.parametrize(
     ("text", "label"),
     [
