@@ -334,6 +334,30 @@ selections: Reading by lists of positions, in h5py
     kinds: python busy
     stack: h5py/_hl/selections.py *
     Read a slice that has them all, then select in NumPy: HDF5 goes through positions one by one.
+hdf5-reads: Reading from HDF5 data sets, chunk by chunk or position by position
+    kinds: python busy
+    stack: h5py/_hl/dataset.py Dataset.__getitem__
+    stack: tables/* *Array.read*|*Array.__getitem__|*Array._read*
+    Read ranges, not lists of positions, then select in NumPy; and whole chunks: each is unpacked anew.
+hdf5-writes: Writing to HDF5 data sets, part by part of their chunks
+    kinds: python busy
+    stack: h5py/_hl/dataset.py Dataset.__setitem__
+    stack: tables/* *Array.append|*Array.__setitem__
+    Write whole chunks at a time, or make chunks as large as each write, with less compression.
+listing: Listing folders, to find files
+    kinds: python busy thread-noncpu/file
+    stack: pathlib.py Path.rglob|Path.glob|Path.iterdir
+    stack: pathlib/*.py *.rglob|*.glob|*.iterdir
+    stack: glob.py *
+    stack: os.py walk|_walk|fwalk
+    stack: fsspec/* *.find|*.walk|*.ls|*.glob
+    List the files once, on the client, and pass their names on to the tasks: each of these lists them again.
+compared-objects: Comparing values one by one, if they are Python objects
+    kinds: python
+    stack: numpy/lib/*arraysetops* *
+    stack: numpy/*/fromnumeric.py sort|argsort|searchsorted
+    share: 0.3
+    Compare numbers, such as of days or codes, not dates or text as objects, each of which calls Python.
 deepcopy: Copies of Python objects, one by one
     kinds: python busy
     stack: copy.py deepcopy

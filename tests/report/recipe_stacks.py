@@ -374,6 +374,16 @@ SEEN = [
     _seen(
         "selections", "busy", "7: me/a.py f > h5py/_hl/dataset.py Dataset.__getitem__ > h5py/_hl/selections.py select"
     ),
+    _seen("hdf5-reads", "busy", "7: me/a.py f > h5py/_hl/dataset.py Dataset.__getitem__", "3: me/a.py f"),
+    _seen("hdf5-reads", "busy", "7: me/a.py f > tables/earray.py EArray.read"),
+    _seen("hdf5-writes", "busy", "7: me/a.py f > h5py/_hl/dataset.py Dataset.__setitem__"),
+    _seen("listing", "busy", "7: me/a.py f > ~pathlib.py Path.rglob > ~pathlib.py _WildcardSelector._select_from"),
+    _seen("listing", "busy", "7: me/a.py f > ~pathlib/_local.py Path.glob > ~glob.py _GlobberBase.select_recursive"),
+    _seen("listing", _FILE, "7: me/a.py f > ~glob.py glob > ~glob.py _iglob > ~glob.py _listdir"),
+    _seen("listing", "busy", "7: me/a.py f > ~os.py walk"),
+    _seen("listing", "busy", "7: me/a.py f > fsspec/implementations/local.py LocalFileSystem.ls"),
+    _seen("compared-objects", "computing", "7: me/a.py f > numpy/lib/_arraysetops_impl.py isin", "9: me/a.py g"),
+    _seen("compared-objects", _GIL, "7: me/a.py f > numpy/_core/fromnumeric.py sort > <built-in> sort"),
     _seen("garbage", _GIL, "7: me/a.py f > distributed/gc.py GCDiagnosis._gc_callback", "9: me/a.py f"),
     _seen("numpy-vectorize", _GIL, "7: me/a.py f > numpy/lib/_function_base_impl.py vectorize.__call__ > me/a.py g"),
     _seen("numpy-vectorize", _GIL, "7: me/a.py f > numpy/lib/_shape_base_impl.py apply_along_axis > me/a.py <lambda>"),
@@ -510,6 +520,18 @@ HEALTHY = [
             "pandas/core/arrays/string_arrow.py ArrowStringArray._str_upper > pandas/core/strings/object_array.py f"
         ),
     ),
+    # data sets that are made and opened, files that are opened and looked at by their names, and numbers that are compared
+    ("busy", _stacks("9: me/a.py f > h5py/_hl/group.py Group.create_dataset > h5py/_hl/dataset.py make_new_dset")),
+    (
+        "busy",
+        _stacks(
+            "9: me/a.py f > h5py/_hl/files.py File.__init__", "8: me/a.py f > h5py/_hl/dataset.py Dataset.__getitem__"
+        ),
+    ),
+    (_FILE, _stacks("9: me/a.py f > ~pathlib.py Path.read_bytes", "2: me/a.py f > ~pathlib.py Path.rglob")),
+    ("busy", _stacks("9: me/a.py f > ~os.py makedirs", "9: me/glob.py glob")),
+    ("busy", _stacks("9: me/a.py f > numpy/lib/_arraysetops_impl.py isin")),
+    ("computing", _stacks("9: me/a.py f > numpy/_core/fromnumeric.py sum")),
     # map() with a dict or a Series calls no function
     (_GIL, _stacks("9: me/a.py f > pandas/core/series.py Series.map > pandas/core/algorithms.py map_array")),
     (_GIL, _stacks("9: me/a.py f > pandas/io/parsers/c_parser_wrapper.py CParserWrapper.read")),
