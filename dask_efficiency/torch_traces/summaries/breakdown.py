@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated, NamedTuple, Self
+from typing import Annotated, Any, NamedTuple, Self
 
 import numpy as np
 
-from dask_efficiency.accounts.tables import Bool, Column, ColumnTable, Int32, Int64
+from dask_efficiency.accounts.tables import Bool, Column, ColumnTable, Int64
 from dask_efficiency.gpu.intervals import IntervalArrays, difference, intersection, time_before, union
 from dask_efficiency.torch_traces.kineto.trace import SAY_NOTHING, Category, RankTrace
 from dask_efficiency.torch_traces.path.roles import asks_for_collectives, cpu_collectives, gpu_collectives
@@ -28,7 +28,17 @@ class Activity(NamedTuple):
     @property
     def busy(self) -> IntervalArrays:
         """The instants at which it did anything."""
-        return union(*(np.concatenate(ends) for ends in zip(*self, strict=True)))
+        return together(*self)
+
+
+def together(*sets: IntervalArrays) -> IntervalArrays:
+    """Instants in any of some sets."""
+    return union(*(np.concatenate(ends) for ends in zip(*sets, strict=True)))
+
+
+def covered(trace: RankTrace, wanted: Bool) -> IntervalArrays:
+    """Instants at which any of some events lasts."""
+    return union(trace.events.start[wanted], trace.events.stop[wanted])
 
 
 def has_gpu_work(trace: RankTrace) -> bool:
@@ -42,19 +52,15 @@ def activity_of(trace: RankTrace) -> Activity:
     On threads, operators compute but those that ask for a collective or wait for it, and collectives of the CPU's
     backends (Gloo, MPI, UCC) exchange data.
     """
-    events, category = trace.events, trace.events.category
-
-    def covered(wanted: Bool) -> IntervalArrays:
-        return union(events.start[wanted], events.stop[wanted])
-
+    category = trace.events.category
     if has_gpu_work(trace):
         exchanges = gpu_collectives(trace)
         computes = (category == Category.KERNEL) & ~exchanges
     else:
         exchanges = cpu_collectives(trace)
         computes = (category == Category.OPERATOR) & ~exchanges & ~asks_for_collectives(trace)
-    compute, communication = covered(computes), covered(exchanges)
-    copies = difference(covered(np.isin(category, (Category.COPY, Category.FILL))), compute)
+    compute, communication = covered(trace, computes), covered(trace, exchanges)
+    copies = difference(covered(trace, np.isin(category, (Category.COPY, Category.FILL))), compute)
     return Activity(
         difference(compute, communication),
         intersection(compute, communication),
@@ -84,16 +90,13 @@ class TimeParts(ColumnTable):
     exposed: Annotated[Int64, Column(unit="nanoseconds")]
     copies: Annotated[Int64, Column(unit="nanoseconds")]
     idle: Annotated[Int64, Column(unit="nanoseconds")]
-    #: Number of GPUs with work.
-    gpus: Int32
 
     @classmethod
-    def of(cls, trace: RankTrace, activity: Activity, windows: IntervalArrays) -> Self:
-        """Break some windows of a rank down."""
+    def of(cls, activity: Activity, windows: IntervalArrays, **more: Any) -> Self:
+        """Break some windows of a rank down; ``more`` are columns of a subclass."""
         parts = {name: seen_in(windows, found) for name, found in activity._asdict().items()}
         idle = windows.lengths - sum(parts.values())
-        gpus = len(np.unique(trace.events.device[trace.events.is_gpu_work]))
-        return cls(*windows, **parts, idle=idle, gpus=np.full(len(windows.start), gpus))
+        return cls(start=windows.start, stop=windows.stop, **parts, idle=idle, **more)
 
     @property
     def length(self) -> Int64:

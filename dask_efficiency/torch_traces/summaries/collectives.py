@@ -18,9 +18,14 @@ from numpy.typing import NDArray
 
 from dask_efficiency.accounts.tables import MISSING, Column, ColumnTable, Float64, Int8, Int32, Int64
 from dask_efficiency.torch_traces.kineto.numbers import first_with
-from dask_efficiency.torch_traces.kineto.trace import RankTrace
 from dask_efficiency.torch_traces.path.clocks import align_clocks
-from dask_efficiency.torch_traces.path.collectives import CollectiveArrivals, CollectiveKind, Exchanges, RankExchanges
+from dask_efficiency.torch_traces.path.collectives import (
+    CollectiveArrivals,
+    CollectiveKind,
+    Collectives,
+    Exchanges,
+    RankExchanges,
+)
 from dask_efficiency.torch_traces.path.matching import grouped_exchanges, match_exchanges
 from dask_efficiency.torch_traces.path.ranks import RankWaits, rank_waits, waits_of
 from dask_efficiency.torch_traces.summaries.groups import Groups
@@ -105,16 +110,11 @@ class JobCollectives:
     left_out: Mapping[str, int]
 
 
-def collectives_of(trace: RankTrace) -> RankExchanges:
-    """Arrivals of a rank at collectives: all that is kept of it until those of the others are known."""
-    return RankExchanges.of(trace)
-
-
-def merged_collectives(ranks: Sequence[RankExchanges]) -> JobCollectives:
-    """Match the collectives of several ranks, and sum up by type, size and group."""
+def merged_collectives(ranks: Sequence[RankExchanges], *, matched: bool = True) -> JobCollectives:
+    """Match the collectives of several ranks, if these are of one job, and sum up by type, size and group."""
     numbers = tuple(rank.rank for rank in ranks)
     exchanges, groups, _ = grouped_exchanges(ranks)
-    found = match_exchanges(ranks)
+    found = match_exchanges(ranks) if matched else Collectives(CollectiveArrivals.empty())
     arrivals = found.arrivals.shifted(align_clocks(found.arrivals, [rank.host for rank in ranks]).offset)
     of = _places(exchanges, arrivals)
     nbytes = exchanges.nbytes.copy()

@@ -10,7 +10,6 @@ from dask_efficiency.show.figures import format_seconds, format_share
 from dask_efficiency.show.finding import MAX_FINDINGS, WORTH_FINDING, Finding
 from dask_efficiency.torch_traces.path.findings import SET_UP
 from dask_efficiency.torch_traces.path.findings import TITLES as PATH_TITLES
-from dask_efficiency.torch_traces.summaries.collectives import merged_collectives
 from dask_efficiency.torch_traces.summaries.losses import TorchLoss
 
 if TYPE_CHECKING:
@@ -62,8 +61,8 @@ def findings_of(summary: TorchSummary) -> tuple[Finding, ...]:
 
 def _set_up(summary: TorchSummary) -> Iterator[tuple[float, Finding]]:
     """Finding on the rank that set up for longest."""
-    rank = max(summary.ranks, key=lambda each: int(each.idle.set_up[0]))
-    if seconds := int(rank.idle.set_up[0]) / 1e9:
+    rank = max(summary.ranks, key=lambda each: each.idle["set_up"])
+    if seconds := rank.idle["set_up"] / 1e9:
         share = seconds / rank.seconds
         yield seconds, finding(SET_UP, PATH_TITLES[SET_UP], None, share, f"{format_share(share)} of the time", "torch")
 
@@ -72,7 +71,7 @@ def _late_rank(summary: TorchSummary) -> Iterator[tuple[float, Finding]]:
     """Finding on the rank that the others waited for most in collectives: what each of them waited, in the mean."""
     if len(summary.ranks) < 2:
         return
-    waits = merged_collectives([rank.made["collectives"] for rank in summary.ranks]).waits
+    waits = summary.ranks.collectives.waits
     late = int(waits.caused.argmax())
     if seconds := int(waits.caused[late]) / (len(waits) - 1) / 1e9:
         share = seconds / summary.seconds

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated, NamedTuple, Self
+from typing import Annotated, NamedTuple
 
 import numpy as np
 
 from dask_efficiency.accounts.tables import MISSING, Bool, Column, ColumnTable, Int32, Int64
-from dask_efficiency.gpu.intervals import NOTHING, IntervalArrays, difference, intersection, union
+from dask_efficiency.gpu.intervals import NOTHING, IntervalArrays, difference, intersection, length, union
 from dask_efficiency.torch_traces.kineto.numbers import mask_of
 from dask_efficiency.torch_traces.kineto.trace import NAMED_BY_PROGRAMS, RankTrace
 from dask_efficiency.torch_traces.path.known import MAX_UNKNOWN, Launches
@@ -17,7 +17,7 @@ from dask_efficiency.torch_traces.path.roles import ALLOCATES, call_kinds, cpu_c
 from dask_efficiency.torch_traces.path.stalls import DATA_LOADING
 from dask_efficiency.torch_traces.path.streams import MAX_KERNEL_DELAY, StreamWork, stream_work
 from dask_efficiency.torch_traces.path.syncs import waits_of_streams
-from dask_efficiency.torch_traces.summaries.breakdown import has_gpu_work, seen_in
+from dask_efficiency.torch_traces.summaries.breakdown import covered, has_gpu_work, together
 
 #: Nanoseconds up to which a gap between works of a stream, the later of which was asked for in time, is the GPU's own
 #: (a guess: kernels are about 10 us apart).
@@ -46,6 +46,11 @@ class IdleReasons(NamedTuple):
     #: Nothing recorded tells.
     unknown: IntervalArrays
 
+    @property
+    def lengths(self) -> dict[str, int]:
+        """Nanoseconds by reason."""
+        return {name: length(found) for name, found in self._asdict().items()}
+
 
 def idle_reasons(trace: RankTrace, window: tuple[int, int], busy: IntervalArrays) -> IdleReasons:
     """Find what the GPUs of a rank waited for while none of them worked; without GPUs, only data are known of."""
@@ -55,7 +60,7 @@ def idle_reasons(trace: RankTrace, window: tuple[int, int], busy: IntervalArrays
         data, unknown = intersection(idle, loads), difference(idle, loads)
         return IdleReasons._make([NOTHING] * len(IdleReasons._fields))._replace(data=data, unknown=unknown)
     inner = _between_works(trace, busy)
-    set_up = intersection(difference(whole, busy), _covered(trace, sets_up(trace)))
+    set_up = intersection(difference(whole, busy), covered(trace, sets_up(trace)))
     edge = difference(difference(whole, IntervalArrays(busy.start[:1], busy.stop[-1:])), set_up)
     work = stream_work(trace)
     queued, unasked = _queued(trace, work, difference(inner, set_up))
@@ -73,7 +78,7 @@ def idle_reasons(trace: RankTrace, window: tuple[int, int], busy: IntervalArrays
         launch=launch,
         gap=gap,
         stream=stream,
-        unknown=_both(unknown, long),
+        unknown=together(unknown, long),
     )
 
 
@@ -86,10 +91,6 @@ def _between_works(trace: RankTrace, busy: IntervalArrays) -> IntervalArrays:
     inside[inside] = short[inside] > busy.stop[place[inside] - 1]
     start, stop = np.append(busy.stop[:-1], short[inside]), np.append(busy.start[1:], short[inside])
     return IntervalArrays(np.sort(start), np.sort(stop))
-
-
-def _both(one: IntervalArrays, other: IntervalArrays) -> IntervalArrays:
-    return union(np.concatenate([one.start, other.start]), np.concatenate([one.stop, other.stop]))
 
 
 def _queued(trace: RankTrace, work: StreamWork, inner: IntervalArrays) -> tuple[IntervalArrays, IntervalArrays]:
@@ -119,12 +120,7 @@ def _of_host(trace: RankTrace) -> dict[str, IntervalArrays]:
     loads = np.isin(events.category, NAMED_BY_PROGRAMS) & events_matching(trace, DATA_LOADING)
     manages = np.isin(call_kinds(trace), ALLOCATES)
     wanted = {"data": loads, "memory": manages, "ranks": cpu_collectives(trace)}
-    return {name: _covered(trace, rows) for name, rows in wanted.items()}
-
-
-def _covered(trace: RankTrace, wanted: Bool) -> IntervalArrays:
-    """Instants at which any of some events lasts."""
-    return union(trace.events.start[wanted], trace.events.stop[wanted])
+    return {name: covered(trace, rows) for name, rows in wanted.items()}
 
 
 def _of_queue(
@@ -150,31 +146,10 @@ def _of_queue(
     def within(start: Int64, stop: Int64, which: Bool) -> IntervalArrays:
         return intersection(queued, union(start[which], stop[which]))
 
-    launch = _both(within(asked, called, during), within(late, gaps.stop, during))
+    launch = together(within(asked, called, during), within(late, gaps.stop, during))
     stream = within(gaps.start, asked, during)
     gap = within(gaps.start, gaps.stop, ~during & (gaps.lengths < MAX_KERNEL_DELAY))
-    return launch, gap, stream, difference(queued, _both(_both(launch, stream), gap))
-
-
-@dataclass(frozen=True, slots=True, repr=False)
-class IdleTimes(ColumnTable):
-    """A row for each window: nanoseconds by reason, as in :class:`IdleReasons`; together the idle time."""
-
-    set_up: Annotated[Int64, Column(unit="nanoseconds")]
-    edge: Annotated[Int64, Column(unit="nanoseconds")]
-    data: Annotated[Int64, Column(unit="nanoseconds")]
-    memory: Annotated[Int64, Column(unit="nanoseconds")]
-    ranks: Annotated[Int64, Column(unit="nanoseconds")]
-    host: Annotated[Int64, Column(unit="nanoseconds")]
-    launch: Annotated[Int64, Column(unit="nanoseconds")]
-    gap: Annotated[Int64, Column(unit="nanoseconds")]
-    stream: Annotated[Int64, Column(unit="nanoseconds")]
-    unknown: Annotated[Int64, Column(unit="nanoseconds")]
-
-    @classmethod
-    def of(cls, reasons: IdleReasons, windows: IntervalArrays) -> Self:
-        """Sum up the reasons in some windows."""
-        return cls(**{name: seen_in(windows, found) for name, found in reasons._asdict().items()})
+    return launch, gap, stream, difference(queued, together(together(launch, stream), gap))
 
 
 @dataclass(frozen=True, slots=True, repr=False)

@@ -9,7 +9,7 @@ from enum import StrEnum
 import numpy as np
 
 from dask_efficiency.accounts.tables import Bool
-from dask_efficiency.gpu.intervals import NOTHING, difference, length, union
+from dask_efficiency.gpu.intervals import NOTHING, difference, length
 from dask_efficiency.runs.trace.errors import EmptyTraceError
 from dask_efficiency.show.finding import WORTH_FINDING
 from dask_efficiency.torch_traces.kineto.columns import UNREADABLE_EVENTS
@@ -19,7 +19,7 @@ from dask_efficiency.torch_traces.path.known import MAX_UNKNOWN, Launches
 from dask_efficiency.torch_traces.path.path import critical_path
 from dask_efficiency.torch_traces.path.roles import awaited_copies, events_named
 from dask_efficiency.torch_traces.path.stalls import DATA_LOADING
-from dask_efficiency.torch_traces.summaries.breakdown import Activity, has_gpu_work
+from dask_efficiency.torch_traces.summaries.breakdown import Activity, covered, has_gpu_work
 from dask_efficiency.torch_traces.summaries.idle import IdleReasons
 from dask_efficiency.torch_traces.summaries.launches import TINY
 from dask_efficiency.torch_traces.summaries.steps import StepTimes, outlying
@@ -119,20 +119,16 @@ def _of_copies(trace: RankTrace, activity: Activity) -> dict[TorchLoss, int]:
     events = trace.events
     works = activity._replace(copies=NOTHING).busy
 
-    def lost(rows: Bool, calls: Bool) -> int:
-        start = np.concatenate([events.start[rows], events.start[calls]])
-        stop = np.concatenate([events.stop[rows], events.stop[calls]])
-        return length(difference(union(start, stop), works))
-
     awaited = mask_of(awaited_copies(trace), len(events))
     pageable = events_named(trace, lambda name: "Pageable" in name) & (events.category == Category.COPY)
 
-    def calls(copies: Bool) -> Bool:
-        return mask_of(events.call[copies & awaited], len(events))
+    def lost(copies: Bool, waited_for: Bool) -> int:
+        calls = mask_of(events.call[waited_for & awaited], len(events))
+        return length(difference(covered(trace, copies | calls), works))
 
     return {
-        TorchLoss.PAGEABLE: lost(pageable, calls(pageable)),
-        TorchLoss.SYNC_COPIES: lost(awaited & ~pageable, calls(~pageable)),
+        TorchLoss.PAGEABLE: lost(pageable, pageable),
+        TorchLoss.SYNC_COPIES: lost(awaited & ~pageable, ~pageable),
     }
 
 

@@ -4,38 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from dask_efficiency.gpu.intervals import IntervalArrays
 from dask_efficiency.torch_traces.kineto.load import JobRank
 from dask_efficiency.torch_traces.kineto.trace import RankTrace
+from dask_efficiency.torch_traces.path.collectives import RankExchanges
 from dask_efficiency.torch_traces.path.known import Launches
 from dask_efficiency.torch_traces.path.repairs import repaired
-from dask_efficiency.torch_traces.summaries.breakdown import TimeParts, activity_of, has_gpu_work, window_of
-from dask_efficiency.torch_traces.summaries.collectives import collectives_of
-from dask_efficiency.torch_traces.summaries.copies import copies_of
-from dask_efficiency.torch_traces.summaries.idle import (
-    IdleTimes,
-    StreamIdle,
-    idle_by_stream,
-    idle_reasons,
-)
+from dask_efficiency.torch_traces.summaries.breakdown import TimeParts, activity_of, window_of
+from dask_efficiency.torch_traces.summaries.copies import Copies, copies_of
+from dask_efficiency.torch_traces.summaries.idle import StreamIdle, idle_by_stream, idle_reasons
 from dask_efficiency.torch_traces.summaries.launches import StreamLaunches, launches_of, queue_through
 from dask_efficiency.torch_traces.summaries.losses import RankLosses, losses_of
-from dask_efficiency.torch_traces.summaries.memory import memory_of
+from dask_efficiency.torch_traces.summaries.memory import Memory, memory_of
 from dask_efficiency.torch_traces.summaries.steps import StepTimes, step_times
-from dask_efficiency.torch_traces.summaries.work import work_of
-
-#: By field of :class:`RankSummary`, the function of a trace that makes its tables. Each returns something small that
-#: can be pickled; :data:`dask_efficiency.torch_traces.summaries.tables.TABLES` merges those of all ranks.
-MADE_OF_TRACE: Mapping[str, Any] = {
-    "work": work_of,
-    "copies": copies_of,
-    "collectives": collectives_of,
-    "memory": memory_of,
-}
+from dask_efficiency.torch_traces.summaries.work import Work, work_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,21 +31,24 @@ class RankSummary:
     job: JobRank
     #: Number of events.
     events: int
-    #: True if the trace shows work on a GPU; else the breakdown is of its threads.
-    on_gpu: bool
+    #: Number of GPUs with work; if none has any, the breakdown is of the threads.
+    gpus: int
     #: One row each: all of the rank's time.
     breakdown: TimeParts
     #: Nanoseconds from its first work to its last.
     working: int
-    idle: IdleTimes
+    #: Nanoseconds of idle time by reason.
+    idle: Mapping[str, int]
     streams: StreamIdle
     launches: StreamLaunches
     #: Works in the queues through the rank's time.
     queue: tuple[float, ...]
     steps: StepTimes
     losses: RankLosses
-    #: What the functions of :data:`MADE_OF_TRACE` made, by their names.
-    made: Mapping[str, Any]
+    work: Work
+    copies: Copies
+    exchanges: RankExchanges
+    memory: Memory
     #: Number of launches, and of those without work in the trace.
     asked: int
     lost: int
@@ -72,6 +60,11 @@ class RankSummary:
     def rank(self) -> int:
         """Number in the job."""
         return self.job.rank
+
+    @property
+    def on_gpu(self) -> bool:
+        """True if the trace shows work on a GPU."""
+        return self.gpus > 0
 
     @property
     def seconds(self) -> float:
@@ -92,16 +85,19 @@ def rank_summary(trace: RankTrace) -> RankSummary:
     return RankSummary(
         job=job,
         events=len(trace.events),
-        on_gpu=has_gpu_work(trace),
-        breakdown=TimeParts.of(trace, activity, whole),
+        gpus=len(np.unique(trace.events.device[trace.events.is_gpu_work])),
+        breakdown=TimeParts.of(activity, whole),
         working=int(activity.busy.stop[-1] - activity.busy.start[0]) if len(activity.busy.start) else 0,
-        idle=IdleTimes.of(reasons, whole),
+        idle=reasons.lengths,
         streams=idle_by_stream(trace),
         launches=launches_of(trace),
         queue=tuple(queue_through(trace, window).tolist()),
         steps=steps,
         losses=losses_of(trace, activity, reasons, steps),
-        made={name: make(trace) for name, make in MADE_OF_TRACE.items()},
+        work=work_of(trace),
+        copies=copies_of(trace),
+        exchanges=RankExchanges.of(trace),
+        memory=memory_of(trace),
         asked=len(launches.call),
         lost=int(np.count_nonzero(~launches.recorded)),
         left_out=trace.left_out,

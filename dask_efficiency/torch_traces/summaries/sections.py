@@ -6,7 +6,8 @@ import posixpath
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from functools import partial
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -21,14 +22,15 @@ from dask_efficiency.show.figures import (
     format_seconds,
     format_share,
     name_of,
+    sentence,
     time_scale,
     upper_first,
 )
 from dask_efficiency.show.finding import MAX_SHOWN
 from dask_efficiency.torch_traces.summaries.launches import BINS
+from dask_efficiency.torch_traces.summaries.merged import RankSummaries
 from dask_efficiency.torch_traces.summaries.summary import TorchSummary
 from dask_efficiency.torch_traces.summaries.tables import PARTS, TABLES
-from dask_efficiency.torch_traces.summaries.work_sections import WORK_SECTIONS, not_profiled
 
 #: By part of a rank's time: its name, the kind of a path with its colour, and its meaning on a GPU and on threads.
 MEANINGS: Mapping[str, tuple[str, Kind, str, str]] = {
@@ -57,6 +59,78 @@ REASONS: Mapping[str, tuple[str, str]] = {
     "stream": ("another stream", "work waits for a stream of which nothing was asked yet"),
     "edge": ("before and after all work", "before the first work in the trace and after the last"),
     "unknown": ("unknown", "nothing recorded explains it"),
+}
+
+
+class Rows(NamedTuple):
+    """Section of the first rows of a table."""
+
+    title: str
+    #: Heads of the columns that are shown where anything in them is known.
+    heads: Mapping[str, str]
+    #: Noun for a row.
+    row: str
+    bar: str = ""
+    #: Column by which rows are in order, the largest first; by default they are as in the table.
+    by: str = ""
+
+
+#: By name of a table, its section.
+TABLE_SECTIONS: Mapping[str, Rows] = {
+    "kernel_kinds": Rows(
+        "Kernels by kind", {"kind": "kind", "count": "kernels", "total": "time", "share": "share"}, "kind", bar="share"
+    ),
+    "kernels": Rows(
+        "Kernels",
+        {"name": "kernel", "count": "runs", "total": "time", "share": "share", "median": "median", "high": "95 %"}
+        | {"operator": "launched by", "line": "line"},
+        "kernel",
+    ),
+    "operators": Rows(
+        "Operators",
+        {"name": "operator", "count": "calls", "own": "own", "total": "total"}
+        | {"kernels": "kernels", "kernel_time": "their time"},
+        "operator",
+    ),
+    "copies": Rows(
+        "Copies",
+        {"direction": "direction", "count": "copies", "total": "time", "longest": "longest"}
+        | {"bytes": "bytes", "bytes_per_second": "speed"},
+        "direction",
+    ),
+    "collectives": Rows(
+        "Collectives",
+        {"type": "type", "bytes": "size", "group": "group", "ranks": "ranks", "calls": "calls", "total": "time"}
+        | {"skew": "skew, mean", "worst_skew": "worst", "last": "last: rank"}
+        | {"algorithm_bandwidth": "algorithm bandwidth", "bus_bandwidth": "bus bandwidth"},
+        "type and size",
+    ),
+    "memory": Rows(
+        "Memory",
+        {"rank": "rank", "device": "device", "peak_allocated": "allocated, most", "peak_reserved": "reserved, most"}
+        | {"peak_after": "when", "allocations": "allocations", "bytes": "bytes of these"},
+        "device",
+    ),
+    "launches": Rows(
+        "Launches",
+        {"rank": "rank", "device": "GPU", "stream": "stream", "works": "works"}
+        | {"delay_median": "delay, median", "delay_p95": "95 %", "call_median": "call, median"}
+        | {"shorter": "shorter than their call", "queue_mean": "queue, mean", "queue_max": "most"},
+        "stream",
+        by="works",
+    ),
+}
+
+#: By table and column: words for what a trace lacks in which nothing of it is known. Of a table without rows, the first
+#: one counts.
+LACKED: Mapping[str, Mapping[str, str]] = {
+    "kernels": {"name": "work on a GPU", "operator": "what launched kernels", "line": "lines of Python (with_stack)"},
+    "operators": {"name": "operators"},
+    "launches": {"works": "launches"},
+    "copies": {"direction": "copies", "bytes": "bytes of copies"},
+    "collectives": {"type": "collectives", "bytes": "sizes of collectives", "skew": "other ranks of collectives"},
+    "steps": {"number": "steps (ProfilerStep)"},
+    "memory": {"device": "memory over time (profile_memory)"},
 }
 
 
@@ -93,7 +167,8 @@ def document(summary: TorchSummary) -> Document:
 
 def page(summary: TorchSummary) -> Document:
     """Document for a page of its own, with the data."""
-    stats = [("longest rank", format_seconds(summary.seconds)), ("ranks", str(len(summary.ranks)))]
+    what = summary.ranks.what
+    stats = [(f"longest {what}", format_seconds(summary.seconds)), (f"{what}s", str(len(summary.ranks)))]
     whole = sum(_sums(summary).values())
     stats += [(MEANINGS[name][0], format_share(value / whole)) for name, value in _sums(summary).items() if value]
     return replace(document(summary), stats=tuple(stats), data=to_dict(summary))
@@ -106,13 +181,13 @@ def sections(summary: TorchSummary) -> tuple[Section, ...]:
 
 def _title(summary: TorchSummary) -> str:
     files = [posixpath.basename(rank.job.path) or rank.job.path for rank in summary.ranks]
-    return f"Summary of {name_of(files[0]) if len(files) == 1 else format_count(len(files), 'rank')}"
+    return f"Summary of {name_of(files[0]) if len(files) == 1 else format_count(len(files), summary.ranks.what)}"
 
 
 def _context(summary: TorchSummary) -> str:
     parts = [format_count(sum(rank.events for rank in summary.ranks), "event")]
     if len(summary.ranks) == 1 and summary.numbers[0]:
-        parts.append(f"rank {summary.numbers[0]}")
+        parts.append(f"{summary.ranks.what} {summary.numbers[0]}")
     return f"{', '.join(parts)}; {format_seconds(summary.seconds)} from first to last"
 
 
@@ -139,17 +214,17 @@ def by_rank(summary: TorchSummary) -> Section:
     """Time of each rank by part, with the ranks that differ first."""
     if len(summary.ranks) < 2:
         return Section("")
-    columns = TABLES["ranks"](summary.ranks)
+    columns, what = TABLES["ranks"](summary.ranks), summary.ranks.what
     totals = np.array([rank.seconds for rank in summary.ranks])
     median = np.median([int(rank.breakdown.compute[0]) for rank in summary.ranks])
     order = np.argsort([-abs(int(rank.breakdown.compute[0]) - median) for rank in summary.ranks], kind="stable")
     shown = sorted(order[: summary.top].tolist())
-    heads = {"rank": "rank", **_part_heads(columns), "total": "total"}
+    heads = {"rank": what, **_part_heads(columns), "total": "total"}
     heads |= {"overlap": "overlap"} if any(columns["overlap"].values) else {}
     stacks = tuple(_stack(summary, row, float(totals.max())) for row in shown)
-    more = f"{len(totals) - len(shown)} more ranks are closer to the median." if len(shown) < len(totals) else ""
+    more = f"{len(totals) - len(shown)} more {what}s are closer to the median." if len(shown) < len(totals) else ""
     timed = in_one_unit(chosen(columns, shown), (*PARTS, "total"))
-    return section("By rank", as_table(timed, heads, drawings=stacks), more)
+    return section(f"By {what}", as_table(timed, heads, drawings=stacks), more)
 
 
 def _part_heads(columns: Columns) -> dict[str, str]:
@@ -172,22 +247,11 @@ def _stack(summary: TorchSummary, row: int, longest: float) -> Stack:
 def idle(summary: TorchSummary) -> Section:
     """Idle time of GPUs by reason."""
     ranks = [rank for rank in summary.ranks if rank.on_gpu]
-    found = {name: sum(int(getattr(rank.idle, name)[0]) for rank in ranks) / 1e9 for name in REASONS}
+    found = {name: sum(rank.idle[name] for rank in ranks) / 1e9 for name in REASONS}
     found = {name: value for name, value in largest_first(found).items() if value}
     labels = {name: Label(REASONS[name][0], hint=REASONS[name][1]) for name in found}
     table = replace(seconds_table("waiting for", found, labels), hint_head="what it is")
     return section("What idle GPUs waited for", table)
-
-
-def launches(summary: TorchSummary) -> Section:
-    """Launch statistics of the streams with most work."""
-    columns = TABLES["launches"](summary.ranks)
-    works = np.array(columns["works"].values)
-    shown = np.argsort(-works, kind="stable")[: summary.top].tolist()
-    heads = {"rank": "rank", "device": "GPU", "stream": "stream", "works": "works"}
-    heads |= {"delay_median": "delay, median", "delay_p95": "95 %", "call_median": "call, median"}
-    heads |= {"shorter": "shorter than their call", "queue_mean": "queue, mean", "queue_max": "most"}
-    return section("Launches", as_table(chosen(columns, shown), heads), rest_of(len(works), shown, "stream"))
 
 
 def queues(summary: TorchSummary) -> Section:
@@ -199,7 +263,7 @@ def queues(summary: TorchSummary) -> Section:
     length = int(rank.breakdown.length[0])
     width = -(-length // BINS)
     amounts = tuple(round(100 * mean) for mean in rank.queue)[: -(-length // width)]
-    text = "works asked for and not begun" + (f", rank {rank.rank}" if len(summary.ranks) > 1 else "")
+    text = "works asked for and not begun" + (f", {summary.ranks.what} {rank.rank}" if len(summary.ranks) > 1 else "")
     area, highest = Label(text, KIND_COLOURS[Kind.KERNEL_LAUNCH]), f"{most:.3g}"
     drawn = Levels(width, length, ((area, amounts),), (), 100 * most, highest, f"{upper_first(text)}: up to {highest}")
     return section(f"Queues of all streams: {text}", drawn)
@@ -217,7 +281,7 @@ def steps(summary: TorchSummary) -> Section:
         f"{format_count(len(differs), 'step')}, {format_seconds(float(np.median(lengths)))} in the median; "
         f"{int(differs.sum()) or 'none'} far from that of their rank."
     )
-    heads = {"rank": "rank", "number": "step", **_part_heads(columns), "total": "total"}
+    heads = {"rank": summary.ranks.what, "number": "step", **_part_heads(columns), "total": "total"}
     return section("Steps", text, as_table(in_one_unit(chosen(columns, shown), (*PARTS, "total")), heads))
 
 
@@ -247,26 +311,57 @@ def notes(summary: TorchSummary) -> Section:
 
 def _notes(summary: TorchSummary) -> Iterator[str]:
     ranks = summary.ranks
+    if lacked := [*_lacked(ranks)]:
+        yield f"Not in this trace: {', '.join(lacked)}."
     if not any(rank.on_gpu for rank in ranks):
-        yield "Not in this trace: work on a GPU. Time is that of the CPU's threads, and idle is where no operator runs."
-    yield from not_profiled(summary)
-    several = sum(int(rank.breakdown.gpus[0]) > 1 for rank in ranks)
+        yield "Time is that of the CPU's threads, and idle is where no operator runs."
+    several = sum(rank.gpus > 1 for rank in ranks)
     if several:
         yield (
-            f"{format_count(several, 'rank')} used several GPUs, which are taken together: idle is where none of them "
-            "worked."
+            f"{format_count(several, ranks.what)} used several GPUs, which are taken together: idle is where none of "
+            "them worked."
         )
     lost, asked = sum(rank.lost for rank in ranks), sum(rank.asked for rank in ranks)
     if lost:
         yield f"{lost} of {asked} launches have no work in the trace: what the GPU did after them is not known."
     for rank in ranks:
         for note in rank.notes:
-            yield f"Rank {rank.rank}: {note}" if len(ranks) > 1 else note
+            yield sentence(f"{upper_first(ranks.what)} {rank.rank}: {note}" if len(ranks) > 1 else note)
     if left_out := sum((Counter(rank.left_out) for rank in ranks), Counter[str]()):
         yield f"Left out of the file: {'; '.join(f'{name_of(why)}: {count}' for why, count in left_out.items())}."
 
 
+def _lacked(ranks: RankSummaries) -> Iterator[str]:
+    """Words for what the profiler was not asked for, or the program did not do."""
+    for name, words in LACKED.items():
+        columns = TABLES[name](ranks)
+        known = [any(value is not None for value in columns[column].values) for column in words]
+        missing = [what for what, there in zip(words.values(), known, strict=True) if not there]
+        yield from missing if known[0] else missing[:1]
+
+
+def first_rows(name: str, summary: TorchSummary) -> Section:
+    """First rows of a table; empty without any, and without columns in which nothing is known."""
+    wanted, columns = TABLE_SECTIONS[name], TABLES[name](summary.ranks)
+    number = len([*columns[next(iter(wanted.heads))].values])
+    order = np.argsort(-np.array(columns[wanted.by].values), kind="stable") if wanted.by else np.arange(number)
+    rows = order[: summary.top].tolist()
+    shown = chosen(columns, rows)
+    heads = {key: head for key, head in wanted.heads.items() if any(value is not None for value in shown[key].values)}
+    if "rank" in heads:
+        heads["rank"] = summary.ranks.what
+    return section(
+        wanted.title, as_table(shown, heads, bar=wanted.bar if heads else ""), rest_of(number, rows, wanted.row)
+    )
+
+
 #: Sections in reading order.
 SECTIONS: tuple[Callable[[TorchSummary], Section], ...] = (
-    *(parts, by_rank, idle, *WORK_SECTIONS, launches, queues, steps, notes),
+    parts,
+    by_rank,
+    idle,
+    *(partial(first_rows, name) for name in TABLE_SECTIONS),
+    queues,
+    steps,
+    notes,
 )

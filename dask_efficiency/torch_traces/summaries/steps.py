@@ -7,7 +7,7 @@ from typing import Annotated
 
 import numpy as np
 
-from dask_efficiency.accounts.tables import Bool, Column, ColumnTable, Int32, Int64
+from dask_efficiency.accounts.tables import Bool, Column, Int32, Int64
 from dask_efficiency.gpu.intervals import IntervalArrays
 from dask_efficiency.torch_traces.kineto.trace import RankTrace
 from dask_efficiency.torch_traces.path.region import steps_of
@@ -23,37 +23,23 @@ _SCALE = 1.4826
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class StepTimes(ColumnTable):
-    """A row for each step of a rank, as long as the profiler's range on its thread; parts add up to that."""
+class StepTimes(TimeParts):
+    """A row for each step of a rank, as long as the profiler's range on its thread."""
 
     number: Int32
-    start: Annotated[Int64, Column(unit="nanoseconds")]
-    stop: Annotated[Int64, Column(unit="nanoseconds")]
-    compute: Annotated[Int64, Column(unit="nanoseconds")]
-    hidden: Annotated[Int64, Column(unit="nanoseconds")]
-    exposed: Annotated[Int64, Column(unit="nanoseconds")]
-    copies: Annotated[Int64, Column(unit="nanoseconds")]
-    idle: Annotated[Int64, Column(unit="nanoseconds")]
     #: Time from its start to its first work in which the GPU waited for the program or its launch.
     idle_at_start: Annotated[Int64, Column(unit="nanoseconds")]
-
-    @property
-    def length(self) -> Int64:
-        """Length of each step."""
-        return self.stop - self.start
 
 
 def step_times(trace: RankTrace, activity: Activity, reasons: IdleReasons) -> StepTimes:
     """Break the steps of a rank down; none without a schedule."""
     steps = steps_of(trace)
     windows, busy = IntervalArrays(steps.start, steps.stop), activity.busy
-    found = TimeParts.of(trace, activity, windows)
-    columns = {name: column for name, column in found.columns().items() if name != "gpus"}
     place = np.searchsorted(busy.stop, steps.start, side="right")
     first = np.append(busy.start, np.iinfo(np.int64).max)[place]
     before = IntervalArrays(steps.start, np.clip(first, steps.start, steps.stop))
     late = seen_in(before, reasons.host) + seen_in(before, reasons.launch)
-    return StepTimes(number=steps.number, **columns, idle_at_start=late)
+    return StepTimes.of(activity, windows, number=steps.number, idle_at_start=late)
 
 
 def outlying(values: Int64) -> Bool:

@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from dask_efficiency.runs.trace.errors import EmptyTraceError
+from dask_efficiency.runs.trace.run_trace import RunTrace
 from dask_efficiency.show.columns import as_frame
 from dask_efficiency.show.finding import Finding
 from dask_efficiency.show.shown import Shown, late
 from dask_efficiency.torch_traces.kineto.errors import UnknownRankError
 from dask_efficiency.torch_traces.kineto.load import Paths, check_one_job, kineto_files
 from dask_efficiency.torch_traces.kineto.trace import KinetoTrace
-from dask_efficiency.torch_traces.summaries.rank import RankSummary, rank_summary
+from dask_efficiency.torch_traces.summaries.merged import RankSummaries
+from dask_efficiency.torch_traces.summaries.rank import rank_summary
 from dask_efficiency.torch_traces.summaries.reading import summaries_of
 from dask_efficiency.torch_traces.summaries.tables import TABLES
+from dask_efficiency.torch_traces.summaries.tasks import summaries_of_tasks
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -37,7 +40,7 @@ class TorchSummary(Shown):
 
     _sections_module: ClassVar[str] = "dask_efficiency.torch_traces.summaries.sections"
 
-    ranks: tuple[RankSummary, ...]
+    ranks: RankSummaries
     top: int = 10
 
     @property
@@ -78,17 +81,18 @@ class TorchSummary(Shown):
         """Summary of one rank alone; :class:`UnknownRankError` lists those that exist."""
         if number not in self.numbers:
             raise UnknownRankError(number, self.numbers)
-        return replace(self, ranks=(self.ranks[self.numbers.index(number)],))
+        return replace(self, ranks=type(self.ranks)([self.ranks[self.numbers.index(number)]]))
 
 
-def summary(traces: KinetoTrace | Paths, **storage_options: Any) -> TorchSummary:
+def summary(traces: KinetoTrace | RunTrace | Paths, **storage_options: Any) -> TorchSummary:
     """Summarise what ``torch.profiler`` recorded: where the time of each rank went, and what could be saved.
 
     Parameters
     ----------
     traces
         What :func:`load_kineto` reads (a file, a folder, a pattern or a list of files), or what it returned. Files
-        are read once, large ones in several processes; no trace is kept.
+        are read once, large ones in several processes; no trace is kept. Or a recorded run of Dask, for the profiles of
+        its tasks.
     **storage_options
         For the file system, as in :func:`fsspec.open`.
 
@@ -102,14 +106,23 @@ def summary(traces: KinetoTrace | Paths, **storage_options: Any) -> TorchSummary
         If there is no event in any of them.
     """
     if isinstance(traces, KinetoTrace):
-        return _of_ranks([rank_summary(trace) for trace in traces.ranks])
+        return _of_ranks(RankSummaries(map(rank_summary, traces.ranks)))
+    if isinstance(traces, RunTrace):
+        return _of_ranks(summaries_of_tasks(traces))
     whole, files = kineto_files(traces, storage_options)
     ranks = summaries_of(files)
     check_one_job([summary.job for summary in ranks], whole=whole)
-    return _of_ranks(ranks)
+    return _of_ranks(RankSummaries(ranks))
 
 
-def _of_ranks(ranks: Sequence[RankSummary]) -> TorchSummary:
+def _of_ranks(ranks: RankSummaries) -> TorchSummary:
     if not any(summary.seconds for summary in ranks):
         raise EmptyTraceError("nothing in these traces takes time; expected operators, calls or kernels")
-    return TorchSummary(tuple(ranks))
+    return TorchSummary(ranks)
+
+
+def summary_of_tasks(trace: RunTrace) -> TorchSummary | None:
+    """Summary of a run's profiled tasks, as :func:`summary`; None where torch did nothing in them."""
+    with suppress(EmptyTraceError):
+        return summary(trace)
+    return None

@@ -12,7 +12,8 @@ import numpy as np
 from dask_efficiency.accounts.tables import ColumnTable
 from dask_efficiency.show.columns import Columns, TypedColumn, counts, seconds, shares, words
 from dask_efficiency.torch_traces.summaries.groups import joined
-from dask_efficiency.torch_traces.summaries.rank import RankSummary
+from dask_efficiency.torch_traces.summaries.idle import IdleReasons
+from dask_efficiency.torch_traces.summaries.merged import RankSummaries
 from dask_efficiency.torch_traces.summaries.steps import outlying
 from dask_efficiency.torch_traces.summaries.work_tables import WORK_TABLES
 
@@ -20,13 +21,11 @@ from dask_efficiency.torch_traces.summaries.work_tables import WORK_TABLES
 means = partial(TypedColumn, text="{:.1f}".format, dtype=float)
 microseconds = partial(TypedColumn, text=lambda value: f"{1e6 * value:.1f}", dtype=float, unit="us")
 
-Ranks = Sequence[RankSummary]
-
 #: Parts of a breakdown, in the order of a table.
 PARTS = ("compute", "hidden", "exposed", "copies", "idle")
 
 
-def breakdown(ranks: Ranks) -> Columns:
+def breakdown(ranks: RankSummaries) -> Columns:
     """Each rank's time by part; the parts add up to ``total``."""
     found = joined([rank.breakdown for rank in ranks])
     communication = found.hidden + found.exposed
@@ -34,7 +33,7 @@ def breakdown(ranks: Ranks) -> Columns:
     return {
         "rank": counts(rank.rank for rank in ranks),
         "on": words("GPU" if rank.on_gpu else "CPU" for rank in ranks),
-        "gpus": counts(found.gpus),
+        "gpus": counts(rank.gpus for rank in ranks),
         **{name: seconds(getattr(found, name) / 1e9) for name in PARTS},
         "total": seconds(found.length / 1e9),
         "overlap": shares(overlap),
@@ -42,43 +41,44 @@ def breakdown(ranks: Ranks) -> Columns:
     }
 
 
-def idle(ranks: Ranks) -> Columns:
+def idle(ranks: RankSummaries) -> Columns:
     """Each rank's idle time by reason; the reasons add up to ``total``."""
-    reasons = joined([rank.idle for rank in ranks]).columns()
     return {
         "rank": counts(rank.rank for rank in ranks),
-        **{name: seconds(column / 1e9) for name, column in reasons.items()},
-        "total": seconds(np.sum([*reasons.values()], axis=0) / 1e9),
+        **{name: seconds(rank.idle[name] / 1e9 for rank in ranks) for name in IdleReasons._fields},
+        "total": seconds(sum(rank.idle.values()) / 1e9 for rank in ranks),
     }
 
 
-def streams(ranks: Ranks) -> Columns:
+def streams(ranks: RankSummaries) -> Columns:
     """Idle time of each stream by reason."""
     timed = dict.fromkeys(("host", "other_stream", "gap", "unknown"), seconds)
     return columns_of(ranks, [rank.streams for rank in ranks], timed)
 
 
-def launches(ranks: Ranks) -> Columns:
+def launches(ranks: RankSummaries) -> Columns:
     """Launch statistics of each stream."""
     timed = dict.fromkeys(("delay_median", "delay_p95", "delay_max", "call_median"), microseconds)
     kinds = timed | {"full": seconds, "queue_mean": means}
     return columns_of(ranks, [rank.launches for rank in ranks], kinds)
 
 
-def steps(ranks: Ranks) -> Columns:
+def steps(ranks: RankSummaries) -> Columns:
     """Each rank's steps by part; ``differs`` is true for one whose length is far from the median of the rank's."""
     tables = [rank.steps for rank in ranks]
     columns = columns_of(ranks, tables, dict.fromkeys((*PARTS, "idle_at_start"), seconds))
     del columns["start"], columns["stop"]
+    numbers = {name: columns.pop(name) for name in ("rank", "number")}
     differs = np.concatenate([outlying(table.length) for table in tables])
     return {
+        **numbers,
         **columns,
         "total": seconds(joined(tables).length / 1e9),
         "differs": TypedColumn(differs, dtype=bool),
     }
 
 
-def columns_of(ranks: Ranks, tables: Sequence[ColumnTable], kinds: Mapping[str, Any]) -> dict[str, TypedColumn]:
+def columns_of(ranks: RankSummaries, tables: Sequence[ColumnTable], kinds: Mapping[str, Any]) -> dict[str, TypedColumn]:
     """Columns of a table of each rank, beside its number: seconds are nanoseconds there, and others counts."""
     numbers = np.repeat([rank.rank for rank in ranks], [len(table) for table in tables])
     columns = {"rank": counts(numbers)}
@@ -89,6 +89,6 @@ def columns_of(ranks: Ranks, tables: Sequence[ColumnTable], kinds: Mapping[str, 
 
 
 #: By name, the table of all ranks.
-TABLES: Mapping[str, Callable[[Ranks], Columns]] = MappingProxyType(
+TABLES: Mapping[str, Callable[[RankSummaries], Columns]] = MappingProxyType(
     {"ranks": breakdown, "idle": idle, "streams": streams, "launches": launches, "steps": steps, **WORK_TABLES}
 )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -11,15 +11,10 @@ from dask_efficiency.accounts.tables import MISSING, Float64
 from dask_efficiency.show.columns import Columns, TypedColumn, counts, names, seconds, shares, sizes, words
 from dask_efficiency.show.figures import Scale, format_bytes, kernel_name, name_of, time_scale
 from dask_efficiency.torch_traces.path.collectives import CollectiveKind
-from dask_efficiency.torch_traces.summaries.collectives import merged_collectives
-from dask_efficiency.torch_traces.summaries.copies import merged_copies
 from dask_efficiency.torch_traces.summaries.groups import Groups
 from dask_efficiency.torch_traces.summaries.kernel_kinds import KERNEL_LABELS, KernelKind
-from dask_efficiency.torch_traces.summaries.memory import merged_memory
-from dask_efficiency.torch_traces.summaries.rank import RankSummary
-from dask_efficiency.torch_traces.summaries.work import Work, kernel_kind_times, kernel_times, merged_work
-
-Ranks = Sequence[RankSummary]
+from dask_efficiency.torch_traces.summaries.merged import RankSummaries
+from dask_efficiency.torch_traces.summaries.work import kernel_kind_times, kernel_times
 
 #: Unit of single kernels on a screen.
 MICROSECONDS = Scale("us", "microseconds", 1e-6, 1)
@@ -43,14 +38,9 @@ def bytes_a_second(values: Any) -> Any:
     return shares(values, text=lambda value: f"{format_bytes(value)}/s")
 
 
-def work_of_ranks(ranks: Ranks) -> Work:
-    """Operators and kernels of all ranks."""
-    return merged_work([rank.made["work"] for rank in ranks])
-
-
-def kernel_kinds(ranks: Ranks) -> Columns:
+def kernel_kinds(ranks: RankSummaries) -> Columns:
     """Kernels by kind."""
-    found = kernel_kind_times(work_of_ranks(ranks))
+    found = kernel_kind_times(ranks.work)
     return {
         "kind": words(KERNEL_LABELS[KernelKind(kind)] for kind in found.kind.tolist()),
         "count": counts(found.count),
@@ -59,9 +49,9 @@ def kernel_kinds(ranks: Ranks) -> Columns:
     }
 
 
-def kernels(ranks: Ranks) -> Columns:
+def kernels(ranks: RankSummaries) -> Columns:
     """Kernels by name, with the operator, module and line that launched most of their time."""
-    work = work_of_ranks(ranks)
+    work = ranks.work
     found, known = kernel_times(work), [*work.names, None]
     timed = ("mean", "median", "high", "longest", "shortest", "deviation")
     return {
@@ -76,9 +66,9 @@ def kernels(ranks: Ranks) -> Columns:
     }
 
 
-def operators(ranks: Ranks) -> Columns:
+def operators(ranks: RankSummaries) -> Columns:
     """Operators by name, those with most time of their own first, with the kernels that they launched."""
-    work = work_of_ranks(ranks)
+    work = ranks.work
     found = work.operators.take(np.argsort(-work.operators.own, kind="stable"))
     by_operator, sums = Groups.of(work.kernels.operator), work.kernels
     launched = np.zeros((2, len(work.names) + 1), np.int64)
@@ -93,9 +83,9 @@ def operators(ranks: Ranks) -> Columns:
     }
 
 
-def copies(ranks: Ranks) -> Columns:
+def copies(ranks: RankSummaries) -> Columns:
     """Copies and fills by direction."""
-    found = merged_copies([rank.made["copies"] for rank in ranks])
+    found = ranks.copies
     has_bytes = found.sums.sized > 0
     return {
         "direction": names([found.names[row] for row in found.sums.name]),
@@ -107,9 +97,9 @@ def copies(ranks: Ranks) -> Columns:
     }
 
 
-def collectives(ranks: Ranks) -> Columns:
+def collectives(ranks: RankSummaries) -> Columns:
     """Collectives by type, size and group; figures that need several ranks are missing where these were not read."""
-    found = merged_collectives([rank.made["collectives"] for rank in ranks])
+    found = ranks.collectives
     sums, matched = found.sums, found.sums.matched > 0
     return {
         "type": words(CollectiveKind(kind).name.lower().replace("_", "-") for kind in sums.kind.tolist()),
@@ -128,9 +118,9 @@ def collectives(ranks: Ranks) -> Columns:
     }
 
 
-def waits(ranks: Ranks) -> Columns:
+def waits(ranks: RankSummaries) -> Columns:
     """Waits of each rank in collectives, and of others for it."""
-    found = merged_collectives([rank.made["collectives"] for rank in ranks]).waits
+    found = ranks.collectives.waits
     return {
         **{name: counts(getattr(found, name)) for name in ("rank", "collectives", "last")},
         "suffered": seconds(found.suffered_seconds),
@@ -143,9 +133,9 @@ def _device(device_type: Any, device: Any) -> list[str]:
     return [f"{DEVICES.get(kind, f'device type {kind}')}{'' if number < 0 else f' {number}'}" for kind, number in pairs]
 
 
-def memory(ranks: Ranks) -> Columns:
+def memory(ranks: RankSummaries) -> Columns:
     """Memory of each rank by device."""
-    found = merged_memory([rank.made["memory"] for rank in ranks]).peaks
+    found = ranks.memory.peaks
     sized = ("peak_allocated", "peak_reserved", "last_allocated")
     after = np.where(found.peak_after == MISSING, np.nan, found.peak_after / 1e9)
     return {
@@ -158,9 +148,9 @@ def memory(ranks: Ranks) -> Columns:
     }
 
 
-def memory_timeline(ranks: Ranks) -> Columns:
+def memory_timeline(ranks: RankSummaries) -> Columns:
     """Memory over time: the largest figures in each part of a rank's time."""
-    found = merged_memory([rank.made["memory"] for rank in ranks]).timeline
+    found = ranks.memory.timeline
     return {
         "rank": counts(found.rank),
         "device": words(_device(found.device_type, found.device)),
@@ -171,7 +161,7 @@ def memory_timeline(ranks: Ranks) -> Columns:
 
 
 #: By name, the table of all ranks.
-WORK_TABLES: Mapping[str, Callable[[Ranks], Columns]] = {
+WORK_TABLES: Mapping[str, Callable[[RankSummaries], Columns]] = {
     "kernel_kinds": kernel_kinds,
     "kernels": kernels,
     "operators": operators,

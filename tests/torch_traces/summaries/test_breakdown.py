@@ -12,7 +12,7 @@ from tests.torch_traces.path.programs import rank_of, written
 def broken_down(trace: RankTrace) -> dict[str, int]:
     start, stop = window_of(trace)
     whole = IntervalArrays(np.array([start]), np.array([stop]))
-    found = TimeParts.of(trace, activity_of(trace), whole)
+    found = TimeParts.of(activity_of(trace), whole)
     return {name: int(getattr(found, name)[0]) // 1000 for name in PARTS}
 
 

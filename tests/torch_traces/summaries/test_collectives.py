@@ -8,9 +8,9 @@ from hypothesis import given
 from dask_efficiency.accounts.tables import MISSING
 from dask_efficiency.torch_traces.kineto.load import load_kineto
 from dask_efficiency.torch_traces.kineto.trace import RankTrace
-from dask_efficiency.torch_traces.path.collectives import CollectiveKind
+from dask_efficiency.torch_traces.path.collectives import CollectiveKind, RankExchanges
 from dask_efficiency.torch_traces.path.ranks import job_ranks
-from dask_efficiency.torch_traces.summaries.collectives import collectives_of, merged_collectives
+from dask_efficiency.torch_traces.summaries.collectives import merged_collectives
 from tests.torch_traces.path.jobs import Plan, job, plans
 from tests.torch_traces.path.programs import rank_of, work
 from tests.torch_traces.path.samples import RECORDED, recorded_rank
@@ -51,7 +51,7 @@ def test_bandwidth_is_from_the_last_arrival_on_and_as_nccls_tests_have_it(
 ) -> None:
     arrivals = [[100 - rank, 1000, 2000 - rank] for rank in range(ranks)]
     found = merged_collectives(
-        [collectives_of(rank) for rank in ranks_of(name, arrivals, [200, 1100, 2100], ranks=ranks)]
+        [RankExchanges.of(rank) for rank in ranks_of(name, arrivals, [200, 1100, 2100], ranks=ranks)]
     )
     (row,) = range(len(found.sums))
     sums = found.sums
@@ -65,11 +65,11 @@ def test_bandwidth_is_from_the_last_arrival_on_and_as_nccls_tests_have_it(
 
 def test_bandwidth_needs_all_ranks_of_the_group_and_skew_two() -> None:
     ranks = ranks_of("allreduce", [[10, 500], [50, 500], [20, 500]], [100, 600], ranks=4)
-    sums = merged_collectives([collectives_of(rank) for rank in ranks]).sums
+    sums = merged_collectives([RankExchanges.of(rank) for rank in ranks]).sums
     assert math.isnan(sums.algorithm_bandwidth[0])
     assert math.isnan(sums.bus_bandwidth[0])
     assert math.isclose(sums.mean_skew_seconds[0], 20e-6)
-    alone = merged_collectives([collectives_of(ranks[0])]).sums
+    alone = merged_collectives([RankExchanges.of(ranks[0])]).sums
     assert (alone.calls[0], alone.total[0], alone.matched[0], alone.last[0]) == (2, 190_000, 0, MISSING)
     assert math.isnan(alone.mean_skew_seconds[0])
 
@@ -77,13 +77,13 @@ def test_bandwidth_needs_all_ranks_of_the_group_and_skew_two() -> None:
 def test_a_large_group_whose_members_were_cut_has_its_size() -> None:
     trace = recorded_rank("nccl")
     cut = replace(trace, groups={})
-    assert merged_collectives([collectives_of(cut)]).sums.size.tolist() == [2]
+    assert merged_collectives([RankExchanges.of(cut)]).sums.size.tolist() == [2]
 
 
 @given(plans())
 def test_waits_and_last_ranks_are_those_of_the_path(plan: Plan) -> None:
     trace = job(plan.recordings())
-    found = merged_collectives([collectives_of(rank) for rank in trace.ranks])
+    found = merged_collectives([RankExchanges.of(rank) for rank in trace.ranks])
     expected = job_ranks(trace)
     for name, column in expected.waits.columns().items():
         assert np.array_equal(getattr(found.waits, name), column)
@@ -95,7 +95,7 @@ def test_waits_and_last_ranks_are_those_of_the_path(plan: Plan) -> None:
 
 
 def test_eight_recorded_ranks_have_a_late_one() -> None:
-    found = merged_collectives([collectives_of(rank) for rank in load_kineto(RECORDED["dlrm"]).ranks])
+    found = merged_collectives([RankExchanges.of(rank) for rank in load_kineto(RECORDED["dlrm"]).ranks])
     assert found.sums.kind.tolist() == [CollectiveKind.ALL_TO_ALL, CollectiveKind.ALL_REDUCE]
     assert found.sums.last.tolist() == [7, 7]
     assert found.waits.suffered.sum() == found.waits.caused.sum()

@@ -1,13 +1,11 @@
 from itertools import pairwise
 
-import numpy as np
 import pytest
 
-from dask_efficiency.gpu.intervals import IntervalArrays
 from dask_efficiency.torch_traces.kineto.trace import RankTrace
 from dask_efficiency.torch_traces.path.repairs import repaired
 from dask_efficiency.torch_traces.summaries.breakdown import activity_of, window_of
-from dask_efficiency.torch_traces.summaries.idle import IdleTimes, idle_by_stream, idle_reasons
+from dask_efficiency.torch_traces.summaries.idle import idle_by_stream, idle_reasons
 from tests.torch_traces.path.programs import rank_of, written
 from tests.torch_traces.path.random_traces import random_trace
 
@@ -16,9 +14,7 @@ def idle_of(trace: RankTrace) -> dict[str, int]:
     """Microseconds by reason, without those that have none."""
     window = window_of(trace)
     reasons = idle_reasons(trace, window, activity_of(trace).busy)
-    whole = IntervalArrays(*(np.array([at]) for at in window))
-    found = IdleTimes.of(reasons, whole).columns()
-    return {name: int(column[0]) // 1000 for name, column in found.items() if column[0]}
+    return {name: nanoseconds // 1000 for name, nanoseconds in reasons.lengths.items() if nanoseconds}
 
 
 @pytest.mark.parametrize(
