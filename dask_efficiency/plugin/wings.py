@@ -32,6 +32,8 @@ OFFERED: Mapping[str, str] = MappingProxyType(
         "gpu-times/torch": "dask_efficiency.torch_traces.path.join:with_gpu_times",
         # Names the operators of profiled tasks.
         "operators/torch": "dask_efficiency.torch_traces.path.join:operators",
+        # Summarises the profiles of tasks.
+        "summary/torch": "dask_efficiency.torch_traces.summaries.summary:summary_of_tasks",
         # Estimates the savings of cures for a reported run.
         "savings/simulation": "dask_efficiency.simulation.saving:savings",
     }

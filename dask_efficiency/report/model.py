@@ -23,6 +23,7 @@ from dask_efficiency.accounts.skew import Skew
 from dask_efficiency.accounts.slow_worker import SlowWorker
 from dask_efficiency.accounts.stalls import StalledWork
 from dask_efficiency.accounts.wire.snapshots import OTHER_CPU
+from dask_efficiency.plugin.wings import offered
 from dask_efficiency.report.turnover import Arrival, LostWorker
 from dask_efficiency.report.values import (
     BucketLoss,
@@ -46,7 +47,7 @@ from dask_efficiency.report.views import FactViews
 from dask_efficiency.runs.path.parts import PathSummary
 from dask_efficiency.runs.stragglers.long_tail import LongTask
 from dask_efficiency.runs.trace.run_trace import RunTrace
-from dask_efficiency.show.shown import Printed, late
+from dask_efficiency.show.shown import Printed, Shown, late
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -347,6 +348,16 @@ class EfficiencyReport(FactViews, Printed):
             )
 
         return critical_path(self.trace, **scope)
+
+    @cached_property
+    def torch(self) -> Shown | None:
+        """Summary of the recorded profiles, as :func:`~dask_efficiency.torch_traces.summary` makes it of files.
+
+        None where no task of the :attr:`trace` used torch under ``torch.profiler``; a saved report has no trace.
+        """
+        summarised = offered("summary/torch") if self.trace is not None and self.trace.profiles else None
+        found: Shown | None = None if summarised is None else summarised(self.trace)
+        return found
 
     @cached_property
     def findings(self) -> tuple[Finding, ...]:

@@ -43,6 +43,7 @@ from dask_efficiency.show.drawn_buckets import COLOURS, in_order, parts_of
 from dask_efficiency.show.figures import (
     Scale,
     apportion,
+    format_bytes,
     format_count,
     format_share,
     kernel_name,
@@ -59,6 +60,10 @@ TOP_GROUPS = 8
 MAX_CELLS = 250
 #: Buckets that have a strip. By eye.
 MAX_STRIPS = 8
+#: Compressed bytes of profiles above which a page has no summary of them: reading more takes over ten seconds.
+MAX_SUMMARISED_BYTES = 16 << 20
+#: Sections of that summary that are on a screen.
+SUMMARISED = ("Where the time went", "Kernels", "Operators", "Notes")
 
 
 def workers(report: EfficiencyReport, extent: Extent = SCREEN) -> Section:
@@ -349,4 +354,19 @@ def operators(report: EfficiencyReport, extent: Extent = SCREEN) -> Section:
         "time": seconds(one.seconds for one in found),
         "share": shares(one.seconds / wholes[one.prefix] if wholes[one.prefix] else None for one in found),
     }
+    if found and report.trace is None:
+        lines.append("Kernels, launches and copies are not in a saved report: summarise the trace of its run")
     return section("Inside profiled tasks (torch.profiler)", *lines, as_table(columns))
+
+
+def torch(report: EfficiencyReport, extent: Extent = SCREEN) -> Section:
+    """Summary of tasks that ran under ``torch.profiler``: on a screen, its first sections."""
+    nbytes = 0 if report.trace is None else sum(len(profile.content) for profile in report.trace.profiles)
+    heading = "Summary of profiled tasks (torch.profiler)"
+    if nbytes > MAX_SUMMARISED_BYTES:
+        return section(heading, f"Not made here of {format_bytes(nbytes)} of profiles; report.torch is the summary")
+    if (found := report.torch) is None:
+        return section("")
+    whole = found.document.sections
+    shown = whole if extent.drawn else (one for one in whole if one.title in SUMMARISED)
+    return section(heading, f"{found.headline}.", *shown)

@@ -22,7 +22,7 @@ from dask_efficiency.report.sections.client import client
 from dask_efficiency.report.sections.culprits import culprits, flame_graph, holds, scheduler_loop
 from dask_efficiency.report.sections.endings import failed_tasks, outstanding_tasks
 from dask_efficiency.report.sections.gpu import GOOD_FACTOR, gpu_notes, gpus
-from dask_efficiency.report.sections.groups import lost_workers, operators, prefixes, repeats, spans, workers
+from dask_efficiency.report.sections.groups import lost_workers, operators, prefixes, repeats, spans, torch, workers
 from dask_efficiency.report.sections.memory_through import kept, memory_through
 from dask_efficiency.report.sections.metered import labels, memory, moved, shuffles
 from dask_efficiency.report.sections.stragglers import long_tail, skew, stragglers
@@ -414,7 +414,21 @@ SECTIONS: tuple[Callable[[EfficiencyReport, Extent], Section], ...] = (
         memory_through,
         critical_path,
     ),
-    *(operators, stragglers, long_tail, skew, shuffles, moved, memory, kept, labels, gpus, workers, lost_workers),
+    *(
+        operators,
+        torch,
+        stragglers,
+        long_tail,
+        skew,
+        shuffles,
+        moved,
+        memory,
+        kept,
+        labels,
+        gpus,
+        workers,
+        lost_workers,
+    ),
     *(
         prefixes,
         spans,
