@@ -75,7 +75,8 @@ def computing(
         prefixes[prefix] += ns if how != NATIVE else 0
     recipe = recipe_for(COMPUTING, of_python, prefixes=prefixes, lines=senders(report, prefixes))
     if recipe is None:
-        return _of_rows(report, [row for row in rows if row[1] == PYTHON], _is_in_own_code, 0.0), frozenset()
+        found = _of_rows(report, [row for row in rows if row[1] == PYTHON], _is_in_own_code, 0.0)
+        return found and _if_again(report, found, rows), frozenset()
     waits = [row for row in exact if row.bucket == Bucket.THREAD_NONCPU and row.cause in _TURNS]
     whole = {cause: sum(row.ns for row in waits if row.cause == cause) for cause in _TURNS}
     # What threads wait for a core because of other processes is not this code's.
@@ -138,13 +139,36 @@ def busy(
         GIL: whole["gil"] < LITTLE * held,
         FOR_LOCKS: in_library and waited[LOCK] > MOST * whole[LOCK],
     }
-    called = {frame.function for stack, _ in there for frame in stack}
-    if function and not called & prefixes.keys() and _several_times(report, prefixes):
-        evidence = {**found.evidence, KNOWN: found.evidence[KNOWN] * IN_VAIN / MAY_GO}
-        again = BESIDE[AGAIN]
-        found = replace(found, title=again.title, advice=again.advice, page=page_of(AGAIN), evidence=evidence)
-    found = with_recipe(report, found, there, prefixes, facts)
-    return found, frozenset(kind for kind, is_explained in explained.items() if is_explained)
+    if function and _computes_again(report, prefixes, [stack for stack, _ in there]):
+        found = _as_again(found, IN_VAIN / MAY_GO)
+    cured = with_recipe(report, found, there, prefixes, facts)
+    if cured is not found and found.page != page_of(AGAIN):  # with its cure, it is known what is in vain
+        cured = replace(cured, evidence={**cured.evidence, KNOWN: cured.evidence[KNOWN] * IN_VAIN / MAY_GO})
+    return cured, frozenset(kind for kind, is_explained in explained.items() if is_explained)
+
+
+def _if_again(report: EfficiencyReport, found: Finding, rows: Sequence[tuple[str, str, Stack, int]]) -> Finding:
+    """Name it as computed again if the user's function of most of it computes as much for each of several lines."""
+    own = _sums((_own_function(stack), ns) for _, how, stack, ns in rows if how == PYTHON and _is_in_own_code(stack))
+    function = max(own, key=own.__getitem__, default="")
+    there = [(prefix, stack, ns) for prefix, _, stack, ns in rows if function and _own_function(stack) == function]
+    prefixes = _sums((prefix, ns) for prefix, _, ns in there)
+    again = _computes_again(report, prefixes, [stack for _, stack, _ in there])
+    return _as_again(found, IN_VAIN) if again else found
+
+
+def _computes_again(report: EfficiencyReport, prefixes: Counter[str], stacks: Iterable[Stack]) -> bool:
+    """True if several lines sent the same, in tasks that are not named after what is called in them."""
+    called = {frame.function for stack in stacks for frame in stack}
+    named = sum(ns for prefix, ns in prefixes.items() if prefix in called)
+    return named <= LITTLE * prefixes.total() and _several_times(report, prefixes)
+
+
+def _as_again(found: Finding, times: float) -> Finding:
+    """Finding of what is computed again, which counts as many times as much."""
+    again = BESIDE[AGAIN]
+    evidence = {**found.evidence, KNOWN: found.evidence[KNOWN] * times}
+    return replace(found, title=again.title, advice=again.advice, page=page_of(AGAIN), evidence=evidence)
 
 
 def _several_times(report: EfficiencyReport, prefixes: Mapping[str, int]) -> bool:

@@ -21,6 +21,7 @@ from dask_efficiency.report.kinds import (
     BESIDE,
     OF_SMALL_TASKS,
     OF_WAITING,
+    OTHERS,
     holds_any,
     page_of,
     shares_cores,
@@ -375,6 +376,9 @@ def loss_finding(
     if shares_cores(facts) and (kind == CORE or (kind == GIL and facts.short_of_cores)):
         # Others compute on these cores meanwhile: fewer threads save none of it, and what else can be done comes first.
         return replace(found, evidence={**found.evidence, KNOWN: MAY_GO * bounded_saving(report, kind, lost)})
+    if kind == CORE and facts.others >= OTHERS:  # what is known is what others computed there
+        known = min(bounded_saving(report, kind, lost), facts.others * report.cluster_seconds)
+        found = replace(found, evidence={**found.evidence, KNOWN: known})
     if kind == "idle/parallelism" and facts.chained:  # the chain may be impossible to break up
         return found
     if kind in report.savings and not facts.in_vain(kind):

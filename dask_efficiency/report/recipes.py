@@ -242,6 +242,8 @@ sizes-of-chunks: compute_chunk_sizes() computes the array to know its sizes
 array-on-client: A function of NumPy computes a whole Dask array on the client
     kinds: client computed-first repeats one-by-one
     stack: dask/array/core.py Array.__array__
+    unless: xarray/core/common.py *.__float__|*.__int__|*.__bool__|*.__complex__
+    unless: xarray/core/*.py *.item
     share: 0.3
     Use the function of dask.array, or compute() a reduced result: the client gets, and works on, all of it.
 frame-by-row: The client goes through a dataframe's partitions, one by one

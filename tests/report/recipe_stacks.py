@@ -532,6 +532,14 @@ HEALTHY = [
     ("busy", _stacks("9: me/a.py f > ~os.py makedirs", "9: me/glob.py glob")),
     ("busy", _stacks("9: me/a.py f > numpy/lib/_arraysetops_impl.py isin")),
     ("computing", _stacks("9: me/a.py f > numpy/_core/fromnumeric.py sum")),
+    # one number of a reduced array
+    (
+        "computed-first",
+        _stacks(
+            "9: me/job.py main > xarray/core/common.py AbstractArray.__float__ > xarray/core/dataarray.py DataArray.values > "
+            "dask/array/core.py Array.__array__ > dask/base.py compute"
+        ),
+    ),
     # map() with a dict or a Series calls no function
     (_GIL, _stacks("9: me/a.py f > pandas/core/series.py Series.map > pandas/core/algorithms.py map_array")),
     (_GIL, _stacks("9: me/a.py f > pandas/io/parsers/c_parser_wrapper.py CParserWrapper.read")),

@@ -12,6 +12,7 @@ from dask_efficiency import EfficiencyReport
 from dask_efficiency.accounts.lines import NATIVE, PYTHON, UNDER_GIL, Stack
 from dask_efficiency.accounts.skew import Skew
 from dask_efficiency.report.findings import find, headline, leading
+from dask_efficiency.report.kinds import BESIDE
 from dask_efficiency.report.values import GilHolder, ProfileRow
 from tests.report.recipe_stacks import SEEN, stack_of
 from tests.report.samples import causes, report_of, seconds
@@ -236,6 +237,42 @@ def test_a_function_that_computes_as_much_for_each_of_several_lines_is_likely_to
     others = (of(10, 30, lines=two), of(10, 12, lines=one_line), of(10, 12, lines={}))
     for other in (*others, of(10, 12, lines=two, called=called)):
         assert "Mostly computing" in {one.title for one in find(other)}
+
+
+def test_python_that_computes_as_much_for_each_of_several_lines_is_computed_again() -> None:
+    route = stack_of("me/rivers.py route")
+
+    def of(*counts: int, names: str = "ab", stack: Stack = route) -> EfficiencyReport:
+        rows = tuple(ProfileRow("thread-cpu", PYTHON, one, stack, n) for one, n in zip(names, counts, strict=True))
+        by_prefix = {one: seconds(thread_cpu=32.0 * n / sum(counts)) for one, n in zip(names, counts, strict=True)}
+        lines = {one: f"`x.max().compute()` in rivers.py:{n}" for n, one in enumerate(names)}
+        skew = dict.fromkeys(names, SKEW)
+        return at_work(
+            FIT,
+            cpu=32.0,
+            waits={},
+            profile=rows,
+            by_prefix=by_prefix,
+            skew=skew,
+            computed_by=lines,
+            causes_by_prefix={},
+        )
+
+    first = find(of(10, 12))[0]
+    assert (first.kind, first.title) == ("computing", BESIDE["busy-again"].title)
+    assert first.where.endswith(": `route`, rivers.py:1")
+    for other in (of(10, 30), of(10, names="a"), of(10, 12, stack=stack_of("me/rivers.py a", "me/rivers.py route"))):
+        assert find(other)[0].title == "Computing in Python"
+
+
+def test_what_is_known_to_have_a_cure_comes_before_processes_that_use_few_of_the_cores() -> None:
+    written = stack_of("me/films.py write", "h5py/_hl/dataset.py Dataset.__setitem__")
+    kinds = [
+        [one.kind for one in find(at_work(written, cpu=22.0, waits={"core": 10.0}, cores=4.0, others_share=share))]
+        for share in (0.21, 0.5)
+    ]
+    assert [each[0] for each in kinds] == ["busy", "thread-noncpu/core"]
+    assert all({"busy", "thread-noncpu/core"} <= {*each} for each in kinds)
 
 
 def test_where_most_of_the_time_is_useful_a_part_of_it_is_named() -> None:
