@@ -11,10 +11,11 @@ import numpy as np
 
 from dask_efficiency.accounts.tables import Float64
 from dask_efficiency.show.columns import Columns, as_frame, counts, names, seconds, words
-from dask_efficiency.show.figures import kernel_name, name_of
+from dask_efficiency.show.figures import name_of
 from dask_efficiency.show.shown import Shown
 from dask_efficiency.torch_traces.kineto.load import Paths
 from dask_efficiency.torch_traces.kineto.trace import KinetoTrace
+from dask_efficiency.torch_traces.summaries.kernel_labels import kernel_label
 from dask_efficiency.torch_traces.summaries.summary import TorchSummary, summary
 from dask_efficiency.torch_traces.summaries.tables import PARTS, TABLES
 
@@ -151,7 +152,7 @@ def _named(compared: TorchComparison, table: str) -> Columns:
     rows = dict(sorted(found.items(), key=lambda row: -abs(row[1][1].seconds - row[1][0].seconds)))
     olds, news = [old for old, _ in rows.values()], [new for _, new in rows.values()]
     return {
-        "name": names(rows, text=lambda name: name_of(kernel_name(name) if table == "kernels" else name)),
+        "name": names(rows, text=kernel_label if table == "kernels" else name_of),
         "what": words(_state(old, new) for old, new in rows.values()),
         **{
             f"count_{name}": counts([side.number for side in sides], dtype=float, text=lambda value: f"{value:.4g}")

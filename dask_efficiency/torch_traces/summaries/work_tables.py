@@ -9,10 +9,11 @@ import numpy as np
 
 from dask_efficiency.accounts.tables import MISSING, Float64
 from dask_efficiency.show.columns import Columns, TypedColumn, counts, names, seconds, shares, sizes, words
-from dask_efficiency.show.figures import Scale, format_bytes, kernel_name, name_of, time_scale
+from dask_efficiency.show.figures import Scale, format_bytes, time_scale
 from dask_efficiency.torch_traces.path.collectives import CollectiveKind
 from dask_efficiency.torch_traces.summaries.groups import Groups
 from dask_efficiency.torch_traces.summaries.kernel_kinds import KERNEL_LABELS, KernelKind
+from dask_efficiency.torch_traces.summaries.kernel_labels import kernel_label
 from dask_efficiency.torch_traces.summaries.merged import RankSummaries
 from dask_efficiency.torch_traces.summaries.work import kernel_kind_times, kernel_times
 
@@ -55,7 +56,7 @@ def kernels(ranks: RankSummaries) -> Columns:
     found, known = kernel_times(work), [*work.names, None]
     timed = ("mean", "median", "high", "longest", "shortest", "deviation")
     return {
-        "name": names([known[row] for row in found.name], text=lambda name: name_of(kernel_name(name))),
+        "name": names([known[row] for row in found.name], text=kernel_label),
         "kind": words(KERNEL_LABELS[KernelKind(kind)] for kind in found.kind.tolist()),
         "count": counts(found.count),
         "total": in_unit(found.total_seconds),
