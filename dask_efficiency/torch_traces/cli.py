@@ -201,5 +201,7 @@ def compare_command(
         say(found, as_json=as_json, written=html is not None)
         if fail_on_worse is not None and not found.has_steps:
             raise NotJudgedError("a trace has no steps of the profiler (ProfilerStep#), which --fail-on-worse needs")
+        if fail_on_worse is not None and not found.steps["total"].has_spread:
+            raise NotJudgedError("each side has one step (ProfilerStep#): --fail-on-worse needs to know how steps vary")
     if fail_on_worse is not None and found.is_worse(fail_on_worse):
         raise click.ClickException(f"{found.headline}; --fail-on-worse allows {float(100 * fail_on_worse):g} %")

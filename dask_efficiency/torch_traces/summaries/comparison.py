@@ -35,7 +35,7 @@ class StepChange:
 
     before: float
     after: float
-    #: The larger of the two sides' spreads: the scaled median absolute deviation.
+    #: The larger of the two sides' spreads, the scaled median absolute deviation; NaN where both have but one step.
     spread: float
 
     @classmethod
@@ -43,15 +43,21 @@ class StepChange:
         """Compare seconds of steps."""
         medians = [float(np.median(side)) if len(side) else float("nan") for side in (before, after)]
         spreads = [
-            _SCALE * float(np.median(np.abs(side - middle))) if len(side) else 0.0
+            _SCALE * float(np.median(np.abs(side - middle)))
             for side, middle in zip((before, after), medians, strict=True)
+            if len(side) > 1
         ]
-        return cls(medians[0], medians[1], max(spreads))
+        return cls(medians[0], medians[1], max(spreads, default=float("nan")))
 
     @property
     def change(self) -> float:
         """Seconds by which the median grew."""
         return self.after - self.before
+
+    @property
+    def has_spread(self) -> bool:
+        """True if some side has several steps, so that it is known by how much they vary."""
+        return not np.isnan(self.spread)
 
     @property
     def is_beyond_spread(self) -> bool:
@@ -198,8 +204,14 @@ def steps(compared: TorchComparison) -> Columns:
         "after": seconds(change.after for change in found.values()),
         "change": seconds(change.change for change in found.values()),
         "spread": seconds(change.spread for change in found.values()),
-        "beyond_spread": words(("yes" if change.is_beyond_spread else "no") for change in found.values()),
+        "beyond_spread": words(map(_beyond, found.values())),
     }
+
+
+def _beyond(change: StepChange) -> str:
+    if not change.has_spread:
+        return "not known"
+    return "yes" if change.is_beyond_spread else "no"
 
 
 def ranks(compared: TorchComparison) -> Columns:

@@ -31,11 +31,12 @@ def headline(compared: TorchComparison) -> str:
         return f"{medians}; there are no steps of the profiler to compare"
     total = compared.steps["total"]
     medians = f"{format_seconds(total.before)} to {format_seconds(total.after)}"
-    if not total.is_beyond_spread:
+    if total.has_spread and not total.is_beyond_spread:
         return f"The median step went from {medians}, which is within what steps vary by"
     word = "slower" if total.change > 0 else "faster"
     share = format_share(abs(total.change) / total.before) if total.before else "much"
-    return f"The median step is {share} {word}: {medians}"
+    limits = "" if total.has_spread else "; with one step each, it is not known by how much steps vary"
+    return f"The median step is {share} {word}: {medians}{limits}"
 
 
 def document(compared: TorchComparison) -> Document:

@@ -292,7 +292,8 @@ def chosen(columns: Columns, rows: Sequence[int]) -> Columns:
 
 def in_one_unit(columns: Columns, names: Sequence[str]) -> Columns:
     """Columns of which some, of seconds, are in the unit that fits their largest value."""
-    scale = time_scale(max((value for name in names for value in columns[name].values), default=0.0))
+    known = (value for name in names for value in columns[name].values if value is not None)
+    scale = time_scale(max(known, default=0.0))
     return {
         name: replace(column, text=scale.figure, unit=scale.unit) if name in names else column
         for name, column in columns.items()

@@ -60,6 +60,13 @@ def test_a_slower_step_is_worse_if_it_is_beyond_the_spread() -> None:
     assert "within what steps vary by" in noisy.headline
 
 
+def test_of_one_step_each_it_is_not_known_how_much_steps_vary() -> None:
+    found = compared(steps(1000), steps(1300))
+    assert "by how much steps vary" in found.headline
+    assert set(found.to_frame("steps")["beyond_spread"]) == {"not known"}
+    assert not found.is_worse(Fraction(1, 10))
+
+
 def asked(tmp_path: Path, *options: str, before: Any = None, after: Any = None) -> Result:
     for name, events in (("old", before or steps(1000, 1000)), ("new", after or steps(1300, 1300))):
         (tmp_path / f"{name}.json").write_text(json.dumps({"traceEvents": events}))
@@ -74,6 +81,13 @@ def test_the_command_fails_if_the_median_step_is_worse(tmp_path: Path) -> None:
     assert failed.exit_code == 1
     assert "--fail-on-worse allows 10 %" in failed.output
     assert asked(tmp_path, "--fail-on-worse", "40%").exit_code == 0
+
+
+def test_of_one_step_each_nothing_is_judged(tmp_path: Path) -> None:
+    assert asked(tmp_path, before=steps(1000), after=steps(1300)).exit_code == 0
+    judged = asked(tmp_path, "--fail-on-worse", "10%", before=steps(1000), after=steps(1300))
+    assert judged.exit_code == 2
+    assert "how steps vary" in judged.output
 
 
 def test_without_steps_it_is_compared_and_not_judged(tmp_path: Path) -> None:
