@@ -39,7 +39,7 @@ from dask_efficiency.report.memory_needs import NO_NEEDS, MemoryNeeds, needs_of
 from dask_efficiency.report.messages import FINALIZE, objects_fetched
 from dask_efficiency.report.model import EfficiencyReport
 from dask_efficiency.report.sizes import NO_SIZES, SMALL_TASK_SECONDS, Sizes, sizes_of
-from dask_efficiency.report.skew import larger_input, ran_alone, ran_in_turn
+from dask_efficiency.report.skew import larger_input, longest_slept, ran_alone, ran_in_turn
 from dask_efficiency.report.turnover import FEW_STAYED, came_and_went
 from dask_efficiency.report.values import Amount, GilHolder, LongHold
 from dask_efficiency.report.wall_clock import client_doing, client_phase, sending, time_of_client_counts, waited_in_turn
@@ -151,8 +151,7 @@ class Conditions:
     sizes: Sizes = NO_SIZES
     #: Share of the time with work in which the scheduler's event loop was busy.
     loop_busy: float = _UNKNOWN
-    #: Largest use of the event loop and its share, if it is not one of Dask's own task handlers; else the handler, and
-    #: 0.
+    #: Largest use of the event loop and its share, if it is none of Dask's own task handlers; else the handler, and 0.
     loop_by: str = ""
     loop_share: float = 0.0
     #: Phase of most of the client's time without work on the cluster, if that was work for Dask: ``"gather"``.
@@ -172,6 +171,7 @@ class Conditions:
     joining: bool = False  # only that explains unmeasured time
     came_and_went: bool = False
     ran_in_turn: bool = False  # tasks that all waited for ran one after the other
+    longest_slept: bool = False
 
     @property
     def small_tasks(self) -> bool:
@@ -194,8 +194,8 @@ class Conditions:
     @property
     def threads_in_vain(self) -> bool:
         """True if more threads would have nothing to do: by a replay, or else as one chain or client is waited for."""
-        known = not math.isnan(self.threads_save)
-        return self.threads_save < WORTH_FINDING if known else self.chained or self.one_by_one
+        unknown = math.isnan(self.threads_save)
+        return self.chained or self.one_by_one if unknown else self.threads_save < WORTH_FINDING
 
     def in_vain(self, kind: str) -> bool:
         """True if the cure of a kind that was replayed saves next to nothing; there are others."""
@@ -397,6 +397,7 @@ def conditions_of(report: EfficiencyReport) -> Conditions:
         joining=not report.not_measured,
         came_and_went=bool(came_and_went(report.attendance, times=FEW_STAYED)),
         ran_in_turn=ran_in_turn(report, waited_for),
+        longest_slept=longest_slept(report),
     )
 
 

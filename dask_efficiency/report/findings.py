@@ -84,6 +84,7 @@ NAMED = frozenset({"slow-worker", "slow-host", "repeats", "reads-again", WHOLE_I
 #: Loss while one task puts a result together, which is part of its way to the client.
 FETCHED = "idle/parallelism"
 OF_GRAPH = "idle/graph"
+SLEEP = "thread-noncpu/sleep"
 #: Process memory above the limit, told where neither spilling nor pauses are, which have the size as well.
 OVER_LIMIT = "over-limit"
 
@@ -118,7 +119,16 @@ def find(report: EfficiencyReport) -> tuple[Finding, ...]:
     found = [kept_promise(report, one, least) for one in found]
     worth = [one for one in found if one.saves_seconds is None or one.saves_seconds >= least]
     worth = [one for one in worth if not follows(first, report, one.kind)]
-    return (*first, *_told_once(sorted(worth, key=_ranking)))[:MAX_FINDINGS]
+    ranked = sorted(worth, key=_ranking)
+    return (*first, *_told_once(_slept_first(ranked) if facts.longest_slept else ranked))[:MAX_FINDINGS]
+
+
+def _slept_first(found: Sequence[Finding]) -> list[Finding]:
+    """Put sleeping, for which threads are idle behind the longest task, right before these."""
+    slept = [one for one in found if one.kind == SLEEP]
+    rest = [one for one in found if one.kind != SLEEP]
+    places = [i for i, one in enumerate(found) if one.kind in (SLEEP, FETCHED)][:1]
+    return [*rest[: places[0]], *slept, *rest[places[0] :]] if places else rest
 
 
 def _told_once(found: Iterable[Finding]) -> Iterable[Finding]:

@@ -121,6 +121,7 @@ _CONDITIONS: Mapping[str, Callable[[Conditions], bool]] = {
     "fills-workers": lambda facts: facts.fills_workers,
     "waited-for": lambda facts: bool(facts.waited_for),
     "in-turn": lambda facts: facts.ran_in_turn,
+    "longest-slept": lambda facts: facts.longest_slept,
     "sends": lambda facts: facts.client_activity == "send",
     "many-graphs": lambda facts: facts.graphs >= MANY_GRAPHS and facts.client_phase in ("optimize", "upload", "calls"),
     "many-small": lambda facts: facts.graphs >= MANY_GRAPHS and facts.tasks_per_graph < FEW_IN_GRAPH,
@@ -247,6 +248,7 @@ thread-noncpu/cluster: Waiting for the cluster's answer
     for-messages: Make what they wait for an argument of theirs, or secede() first: they keep their threads.
     See what these tasks ask the cluster for: they hold their threads until it answers.
 thread-noncpu/sleep: Sleeping
+    longest-slept: Avoid the sleep. Before a retry, it is better that a Semaphore limits how many ask at a time.
     threads-in-vain: Avoid the sleep: more threads do not help, as too few tasks can run at a time.
     Avoid the sleep, or use {nthreads} per worker, so that sleeps overlap.
 thread-noncpu/file: Waiting for files

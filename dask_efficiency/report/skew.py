@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from dask_efficiency.accounts.buckets import Bucket
+from dask_efficiency.accounts.buckets import HELD, Bucket, cause_name
 from dask_efficiency.accounts.rows import OTHER
 from dask_efficiency.accounts.skew import Skew
 from dask_efficiency.report.model import EfficiencyReport
@@ -85,6 +85,15 @@ def ran_alone(report: EfficiencyReport) -> Skew | None:
     """Skew of the prefix whose longest task ran alone for most seconds, while threads were free; None if none did."""
     found = max(report.skew.values(), key=lambda one: one.alone_seconds, default=None)
     return found if found is not None and found.alone_seconds > 0 else None
+
+
+def longest_slept(report: EfficiencyReport) -> bool:
+    """True if tasks like the one that ran alone for longest slept for most of their time."""
+    alone = ran_alone(report)
+    prefix = next((prefix for prefix, one in report.skew.items() if one is alone), "")
+    row = report.by_prefix.get(prefix)
+    slept = report.causes_by_prefix.get(prefix, {}).get(cause_name(Bucket.THREAD_NONCPU, "sleep"), 0)
+    return alone is not None and row is not None and slept > MOST * row.ns(*HELD)
 
 
 def ran_in_turn(report: EfficiencyReport, prefix: str) -> bool:

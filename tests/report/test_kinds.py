@@ -111,6 +111,7 @@ CURES = [
     ("idle/parallelism", "Split or salt the key", {"larger_input": 30.0, "alone": 0.6}),
     ("idle idle/parallelism", "Split that task: for 60 % of the makespan", {"alone": 0.6}),
     ("idle idle/parallelism", "More workers do not help: one chain of tasks is 90 %", {"chain": 0.9}),
+    ("thread-noncpu/sleep", "Avoid the sleep. Before a retry, it is better that a Semaphore", {"longest_slept": True}),
     ("thread-noncpu/sleep", "Avoid the sleep: more threads do not help", {"threads_save": 0.005}),
     ("thread-noncpu/sleep", "Avoid the sleep: more threads do not help", {"chain": 0.9}),
     ("thread-noncpu/network", "Prefetch, or ask for more at a time: more threads do not", {"threads_save": 0.0}),

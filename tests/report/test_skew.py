@@ -3,6 +3,7 @@ from dataclasses import replace
 
 import pytest
 
+from dask_efficiency import EfficiencyReport
 from dask_efficiency.accounts.rows import OTHER
 from dask_efficiency.report.conditions import conditions_of
 from dask_efficiency.report.findings import find
@@ -148,3 +149,25 @@ def test_with_a_trace_time_and_input_size_are_given_once() -> None:
     for key, alone in (("('join', 13)", "; for 19.0 s nothing else ran"), ("another", "")):
         report = report_of(skew={"join": skew(longest_key=key)}, long_tail=(KNOWN,))
         assert [one.where for one in recorded_tasks(report)] == [f"{text}{alone}"]
+
+
+def test_where_the_longest_task_slept_its_sleep_comes_before_the_threads_that_were_idle_behind_it() -> None:
+    def of(sleep: float, network: float, alone: float = 8.0) -> EfficiencyReport:
+        at = {"thread-noncpu/sleep": sleep, "thread-noncpu/network": network}
+        held, idle = seconds(thread_noncpu=sleep + network), {"idle/parallelism": 20.0}
+        return report_of(
+            seconds(thread_noncpu=sleep + network, idle=20.0),
+            by_prefix={"fetch": held},
+            causes_by_prefix={"fetch": causes(**at)},
+            causes_by_worker={"w0": causes(**at, **idle)},
+            cluster_seconds=10.0,
+            window_seconds=10.0,
+            skew={"fetch": skew(max_seconds=9.0, alone_seconds=alone)},
+        )
+
+    slept, *others = find(of(11.0, 4.0))
+    assert (slept.kind, "Semaphore" in slept.advice) == ("thread-noncpu/sleep", True)
+    assert "idle/parallelism" in [one.kind for one in others]
+    for other in (of(4.0, 11.0), of(11.0, 4.0, alone=0.0)):
+        assert find(other)[0].kind == "idle/parallelism"
+        assert not any("Semaphore" in one.advice for one in find(other))
