@@ -92,6 +92,18 @@ TABLE_SECTIONS: Mapping[str, Rows] = {
         | {"kernels": "kernels", "kernel_time": "their time"},
         "operator",
     ),
+    "sequences": Rows(
+        "Kernels launched one after another",
+        {
+            "operator": "operator",
+            "kernels": "kernels",
+            "count": "calls",
+            "total": "their time",
+            "operator_time": "its time",
+        }
+        | {"sequence": "sequence"},
+        "sequence",
+    ),
     "copies": Rows(
         "Copies",
         {"direction": "direction", "count": "copies", "total": "time", "longest": "longest"}

@@ -17,6 +17,7 @@ from dask_efficiency.torch_traces.path.roles import events_named
 from dask_efficiency.torch_traces.path.threads import call_stacks
 from dask_efficiency.torch_traces.summaries.groups import Groups, in_common, joined, summed
 from dask_efficiency.torch_traces.summaries.kernel_kinds import kernel_kinds
+from dask_efficiency.torch_traces.summaries.sequences import Sequences, kernel_sequences, merged_sequences
 
 #: Durations are kept in bins, so many to a doubling: quantiles are right to 0.3 %.
 BINS = 128
@@ -78,6 +79,7 @@ class Work:
     kernels: KernelSums
     durations: KernelDurations
     operators: OperatorSums
+    sequences: Sequences
 
     def quantile(self, name: int, share: float) -> float:
         """Seconds that a share of a kernel's runs do not exceed, right to 0.3 %."""
@@ -101,7 +103,13 @@ def work_of(trace: RankTrace) -> Work:
     used = np.setdiff1d(np.concatenate(columns), [MISSING])
     place = np.full(len(trace.names) + 1, MISSING, np.int32)
     place[used] = np.arange(len(used))
-    found = Work(tuple(trace.names[name] for name in used.tolist()), kernels, durations, operators)
+    found = Work(
+        tuple(trace.names[name] for name in used.tolist()),
+        kernels,
+        durations,
+        operators,
+        kernel_sequences(trace, parent),
+    )
     return _renamed(found, place)
 
 
@@ -198,6 +206,7 @@ def merged_work(parts: Sequence[Work]) -> Work:
         summed(joined([part.kernels for part in several]), *_NAMED, constant=("kind",)),
         summed(joined([part.durations for part in several]), "name", "bin"),
         summed(joined([part.operators for part in several]), "name"),
+        merged_sequences(part.sequences.items() for part in parts),
     )
 
 

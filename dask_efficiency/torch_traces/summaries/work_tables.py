@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from itertools import islice
 from typing import Any
 
 import numpy as np
 
 from dask_efficiency.accounts.tables import MISSING, Float64
 from dask_efficiency.show.columns import Columns, TypedColumn, counts, names, seconds, shares, sizes, words
-from dask_efficiency.show.figures import Scale, format_bytes, time_scale
+from dask_efficiency.show.figures import Scale, format_bytes, name_of, time_scale
 from dask_efficiency.torch_traces.path.collectives import CollectiveKind
 from dask_efficiency.torch_traces.summaries.groups import Groups
 from dask_efficiency.torch_traces.summaries.kernel_kinds import KERNEL_LABELS, KernelKind
@@ -17,6 +18,9 @@ from dask_efficiency.torch_traces.summaries.kernel_labels import kernel_label
 from dask_efficiency.torch_traces.summaries.merged import RankSummaries
 from dask_efficiency.torch_traces.summaries.work import kernel_kind_times, kernel_times
 
+#: Between the kernels of a sequence; the table has those of most time, with their first kernels, of which a screen has
+#: room for some. Guesses: a compiled program is one operator with thousands of kernels.
+SEPARATOR, MAX_SEQUENCES, MAX_KERNELS, MAX_LABELS = " -> ", 100, 32, 4
 #: Unit of single kernels on a screen.
 MICROSECONDS = Scale("us", "microseconds", 1e-6, 1)
 
@@ -82,6 +86,29 @@ def operators(ranks: RankSummaries) -> Columns:
         "kernels": counts(launched[0][found.name]),
         "kernel_time": in_unit(launched[1][found.name] / 1e9),
     }
+
+
+def sequences(ranks: RankSummaries) -> Columns:
+    """Kernels that calls of an outermost operator launched one after another, those with most time first."""
+    found = dict(islice(ranks.work.sequences.items(), MAX_SEQUENCES))
+    times = [*found.values()]
+    return {
+        "operator": names(sequence.operator for sequence in found),
+        "sequence": names((_text(sequence.kernels) for sequence in found), text=_sequence_label),
+        "kernels": counts(len(sequence.kernels) for sequence in found),
+        "count": counts(time.calls for time in times),
+        "total": in_unit(np.array([time.kernel_time for time in times], np.float64) / 1e9),
+        "operator_time": in_unit(np.array([time.operator_time for time in times], np.float64) / 1e9),
+    }
+
+
+def _text(kernels: Sequence[str]) -> str:
+    return SEPARATOR.join((*kernels[:MAX_KERNELS], *(["..."] if len(kernels) > MAX_KERNELS else [])))
+
+
+def _sequence_label(sequence: str) -> str:
+    first = (str(kernel_label(name)).partition("<")[0] for name in sequence.split(SEPARATOR)[:MAX_LABELS])
+    return name_of(SEPARATOR.join(first))
 
 
 def copies(ranks: RankSummaries) -> Columns:
@@ -166,6 +193,7 @@ WORK_TABLES: Mapping[str, Callable[[RankSummaries], Columns]] = {
     "kernel_kinds": kernel_kinds,
     "kernels": kernels,
     "operators": operators,
+    "sequences": sequences,
     "copies": copies,
     "collectives": collectives,
     "waits": waits,
