@@ -188,7 +188,7 @@ def compare_command(
       0  compared
       1  the median step takes longer by more than --fail-on-worse allows
       2  not compared: a wrong option, an unreadable file, or --fail-on-worse
-         and traces without steps of the profiler
+         and traces without steps of the profiler, or with one step of each rank
     """  # noqa: D301 click wants the character
     from dask_efficiency.torch_traces.summaries.comparison import compare
 
@@ -202,6 +202,6 @@ def compare_command(
         if fail_on_worse is not None and not found.has_steps:
             raise NotJudgedError("a trace has no steps of the profiler (ProfilerStep#), which --fail-on-worse needs")
         if fail_on_worse is not None and not found.steps["total"].has_spread:
-            raise NotJudgedError("each side has one step (ProfilerStep#): --fail-on-worse needs to know how steps vary")
+            raise NotJudgedError("no rank has several steps (ProfilerStep#): --fail-on-worse needs how steps vary")
     if fail_on_worse is not None and found.is_worse(fail_on_worse):
         raise click.ClickException(f"{found.headline}; --fail-on-worse allows {float(100 * fail_on_worse):g} %")

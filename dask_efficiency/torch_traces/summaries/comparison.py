@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
@@ -13,6 +13,7 @@ from dask_efficiency.accounts.tables import Float64
 from dask_efficiency.show.columns import Columns, as_frame, counts, names, seconds, words
 from dask_efficiency.show.figures import name_of
 from dask_efficiency.show.shown import Shown
+from dask_efficiency.straggler.peers import MAD_TO_DEVIATION
 from dask_efficiency.torch_traces.kineto.load import Paths
 from dask_efficiency.torch_traces.kineto.trace import KinetoTrace
 from dask_efficiency.torch_traces.summaries.kernel_labels import kernel_label
@@ -25,29 +26,24 @@ if TYPE_CHECKING:
 #: Share by which a figure must differ to be called slower or more often (a guess: less is noise between runs).
 NOTABLE = 0.05
 
-#: Scale by which the median absolute deviation is the standard deviation of a normal distribution.
-_SCALE = 1.4826
-
 
 @dataclass(frozen=True, slots=True)
 class StepChange:
-    """Change of the median of steps, over all ranks."""
+    """Change of the median step: the median of the ranks' medians, which does not depend on how many steps each has."""
 
     before: float
     after: float
-    #: The larger of the two sides' spreads, the scaled median absolute deviation; NaN where both have but one step.
+    #: The larger of the two sides' spreads, the scaled median absolute deviation of steps from the median of their own
+    #: rank; NaN where no rank has several.
     spread: float
 
     @classmethod
-    def of(cls, before: Float64, after: Float64) -> StepChange:
-        """Compare seconds of steps."""
-        medians = [float(np.median(side)) if len(side) else float("nan") for side in (before, after)]
-        spreads = [
-            _SCALE * float(np.median(np.abs(side - middle)))
-            for side, middle in zip((before, after), medians, strict=True)
-            if len(side) > 1
-        ]
-        return cls(medians[0], medians[1], max(spreads, default=float("nan")))
+    def of(cls, before: Sequence[Float64], after: Sequence[Float64]) -> StepChange:
+        """Compare seconds of steps, an array for each rank that has any."""
+        old, new = (_median([np.median(steps) for steps in side]) for side in (before, after))
+        apart = [[np.abs(steps - np.median(steps)) for steps in side if len(steps) > 1] for side in (before, after)]
+        spreads = [MAD_TO_DEVIATION * _median(np.concatenate(side)) for side in apart if side]
+        return cls(old, new, max(spreads, default=float("nan")))
 
     @property
     def change(self) -> float:
@@ -63,6 +59,10 @@ class StepChange:
     def is_beyond_spread(self) -> bool:
         """True if the median changed by more than steps vary."""
         return abs(self.change) > self.spread
+
+
+def _median(values: Sequence[Any] | Float64) -> float:
+    return float(np.median(values)) if len(values) else float("nan")
 
 
 # A subclass of Shown without slots, as its document is made on demand.
@@ -87,16 +87,25 @@ class TorchComparison(Shown):
     @property
     def steps(self) -> Mapping[str, StepChange]:
         """Changes of the profiler's steps: ``total``, and each part of a breakdown; NaN where a side has no steps."""
-        sides = [TABLES["steps"](side.ranks) for side in (self.before, self.after)]
+        sides = [[rank.steps for rank in side.ranks if len(rank.steps)] for side in (self.before, self.after)]
         return {
-            name: StepChange.of(*(np.array([*side[name].values], np.float64) for side in sides))
-            for name in ("total", *PARTS)
+            name: StepChange.of(*([getattr(steps, of) / 1e9 for steps in side] for side in sides))
+            for name, of in (("total", "length"), *((part, part) for part in PARTS))
         }
 
     @property
     def has_steps(self) -> bool:
         """True if both sides have steps of the profiler."""
         return bool(np.isfinite(self.steps["total"].change))
+
+    @property
+    def by_step(self) -> bool:
+        """True if every rank of both sides has steps, so that sums can be compared by step; else they are by rank."""
+        return all(len(rank.steps) for side in (self.before, self.after) for rank in side.ranks)
+
+    def rounds(self, side: TorchSummary) -> int:
+        """Number by which sums of a side are divided: of its steps over all ranks, or of its ranks."""
+        return sum(len(rank.steps) for rank in side.ranks) if self.by_step else len(side.ranks)
 
     def is_worse(self, than: Fraction) -> bool:
         """True if the median step takes longer by more than a share, and by more than steps vary."""
@@ -123,11 +132,6 @@ def compare(old: KinetoTrace | Paths, new: KinetoTrace | Paths, **storage_option
     return TorchComparison(summary(old, **storage_options), summary(new, **storage_options))
 
 
-def rounds_of(side: TorchSummary) -> int:
-    """Steps over all ranks, by which sums of a side are divided; without steps, the number of ranks."""
-    return sum(len(rank.steps) for rank in side.ranks) or len(side.ranks)
-
-
 class NamedTime(NamedTuple):
     """Time of a kernel or operator on one side."""
 
@@ -137,9 +141,9 @@ class NamedTime(NamedTuple):
     each: float | None = None
 
 
-def _by_name(side: TorchSummary, table: str) -> dict[str, NamedTime]:
-    """Kernels with their median, or operators with the mean of their own time; counts and times are by step."""
-    columns, rounds = TABLES[table](side.ranks), rounds_of(side)
+def _by_name(side: TorchSummary, table: str, rounds: int) -> dict[str, NamedTime]:
+    """Kernels with their median, or operators with the mean of their own time; counts and times are of one round."""
+    columns = TABLES[table](side.ranks)
     number, own = columns["count"].values, columns["total" if table == "kernels" else "own"].values
     each = (
         columns["median"].values
@@ -152,7 +156,7 @@ def _by_name(side: TorchSummary, table: str) -> dict[str, NamedTime]:
 
 def _named(compared: TorchComparison, table: str) -> Columns:
     """Changes of kernels or operators by name, those whose time changed most first."""
-    before, after = (_by_name(side, table) for side in (compared.before, compared.after))
+    before, after = (_by_name(side, table, compared.rounds(side)) for side in (compared.before, compared.after))
     nothing = NamedTime()
     found = {name: (before.get(name, nothing), after.get(name, nothing)) for name in [*after, *before]}
     rows = dict(sorted(found.items(), key=lambda row: -abs(row[1][1].seconds - row[1][0].seconds)))
@@ -215,12 +219,12 @@ def _beyond(change: StepChange) -> str:
 
 
 def ranks(compared: TorchComparison) -> Columns:
-    """Time of each rank that both sides have, by step: total, and without communication and idle time."""
+    """Time of each rank that both sides have, by step if all have steps: in total and by part."""
     both = sorted({*compared.before.numbers} & {*compared.after.numbers})
     columns = {"rank": counts(both)}
     for name, side in (("before", compared.before), ("after", compared.after)):
         of = {rank.rank: rank for rank in side.ranks}
-        rounds = [max(len(of[number].steps), 1) for number in both]
+        rounds = [len(of[number].steps) if compared.by_step else 1 for number in both]
         for part in ("total", "compute", "exposed", "idle"):
             times = [
                 int((of[number].breakdown.length if part == "total" else getattr(of[number].breakdown, part))[0])

@@ -9,12 +9,12 @@ from typing import Any
 from dask_efficiency.show.columns import as_records, as_table
 from dask_efficiency.show.document import Document, Section, section, with_content
 from dask_efficiency.show.figures import format_count, format_seconds, format_share
-from dask_efficiency.torch_traces.summaries.comparison import COMPARED, TorchComparison, rounds_of
+from dask_efficiency.torch_traces.summaries.comparison import COMPARED, TorchComparison
 from dask_efficiency.torch_traces.summaries.sections import MEANINGS, chosen, in_one_unit, rest_of
 
 
 def to_dict(compared: TorchComparison) -> dict[str, Any]:
-    """Figures of a comparison, ready for JSON: seconds by step and rank."""
+    """Figures of a comparison, ready for JSON: seconds by step and rank, or by rank where some rank has no steps."""
     sides = {"before": compared.before, "after": compared.after}
     return {
         "headline": headline(compared),
@@ -31,11 +31,13 @@ def headline(compared: TorchComparison) -> str:
         return f"{medians}; there are no steps of the profiler to compare"
     total = compared.steps["total"]
     medians = f"{format_seconds(total.before)} to {format_seconds(total.after)}"
+    limits = "" if total.has_spread else "; with one step each, it is not known by how much steps vary"
+    if not total.change:
+        return f"The median step did not change: {format_seconds(total.after)}{limits}"
     if total.has_spread and not total.is_beyond_spread:
         return f"The median step went from {medians}, which is within what steps vary by"
     word = "slower" if total.change > 0 else "faster"
     share = format_share(abs(total.change) / total.before) if total.before else "much"
-    limits = "" if total.has_spread else "; with one step each, it is not known by how much steps vary"
     return f"The median step is {share} {word}: {medians}{limits}"
 
 
@@ -43,7 +45,8 @@ def document(compared: TorchComparison) -> Document:
     """Document for a terminal."""
     sides = (compared.before, compared.after)
     ranks = " and ".join(format_count(len(side.ranks), "rank") for side in sides)
-    context = f"{ranks}; times and counts are by step and rank ({' and '.join(str(rounds_of(side)) for side in sides)})"
+    by = "by step and rank" if compared.by_step else "by rank"
+    context = f"{ranks}; times and counts are {by} ({' and '.join(str(compared.rounds(side)) for side in sides)})"
     parts = with_content(
         steps(compared), _named(compared, "kernels"), _named(compared, "operators"), ranks_of(compared)
     )
@@ -81,7 +84,11 @@ def _named(compared: TorchComparison, name: str) -> Section:
         "count_after": "after",
     }
     table = as_table(in_one_unit(chosen(columns, shown), ("before", "after", "change")), heads)
-    return section(f"{name.capitalize()} by step", table, rest_of(number, shown, name.removesuffix("s")))
+    return section(
+        f"{name.capitalize()} by {'step' if compared.by_step else 'rank'}",
+        table,
+        rest_of(number, shown, name.removesuffix("s")),
+    )
 
 
 def ranks_of(compared: TorchComparison) -> Section:
@@ -93,4 +100,4 @@ def ranks_of(compared: TorchComparison) -> Section:
     shown = [*range(min(number, compared.top))]
     heads = {name: name.replace("_", ", ") for name in columns}
     table = as_table(in_one_unit(chosen(columns, shown), tuple(name for name in columns if name != "rank")), heads)
-    return section("Ranks by step", table, rest_of(number, shown, "rank"))
+    return section("Ranks by step" if compared.by_step else "Ranks", table, rest_of(number, shown, "rank"))

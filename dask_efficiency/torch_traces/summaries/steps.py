@@ -9,6 +9,7 @@ import numpy as np
 
 from dask_efficiency.accounts.tables import Bool, Column, Int32, Int64
 from dask_efficiency.gpu.intervals import IntervalArrays
+from dask_efficiency.straggler.peers import MAD_TO_DEVIATION
 from dask_efficiency.torch_traces.kineto.trace import RankTrace
 from dask_efficiency.torch_traces.path.region import steps_of
 from dask_efficiency.torch_traces.summaries.breakdown import Activity, TimeParts, seen_in
@@ -17,9 +18,6 @@ from dask_efficiency.torch_traces.summaries.idle import IdleReasons
 #: Steps differ if their length is further from the median than so many times the scaled median absolute deviation
 #: (Leys et al. 2013), and than this share of the median; fewer steps than so many are not judged.
 SPREADS, SHARE, LEAST_STEPS = 3.5, 0.05, 4
-
-#: Scale by which the median absolute deviation is the standard deviation of a normal distribution.
-_SCALE = 1.4826
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -48,5 +46,5 @@ def outlying(values: Int64) -> Bool:
         return np.zeros(len(values), np.bool_)
     median = np.median(values)
     apart = np.abs(values - median)
-    far: Bool = apart > np.maximum(SPREADS * _SCALE * np.median(apart), SHARE * median)
+    far: Bool = apart > np.maximum(SPREADS * MAD_TO_DEVIATION * np.median(apart), SHARE * median)
     return far

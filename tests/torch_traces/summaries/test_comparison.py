@@ -1,4 +1,5 @@
 import json
+from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -67,6 +68,52 @@ def test_of_one_step_each_it_is_not_known_how_much_steps_vary() -> None:
     assert not found.is_worse(Fraction(1, 10))
 
 
+def of_ranks(*sides: list[list[Event]]) -> TorchComparison:
+    """Comparison of jobs, each of several ranks."""
+    ranks = (tuple(replace(rank_of(events), rank=rank) for rank, events in enumerate(side)) for side in sides)
+    return compare(*map(KinetoTrace, ranks))
+
+
+def test_steps_vary_about_the_median_of_their_own_rank() -> None:
+    before = [steps(*[1000, 1001] * 4), steps(*[2000, 2001] * 4)]
+    slower = of_ranks(before, [steps(*[1300, 1301] * 4), steps(*[2600, 2601] * 4)])
+    assert slower.is_worse(Fraction(1, 10))
+    assert "30 % slower" in slower.headline
+    # more steps of the slower rank are no slower steps
+    more = of_ranks(before, [steps(*[1000, 1001] * 4), steps(*[2000, 2001] * 5)])
+    assert not more.steps["total"].is_beyond_spread
+
+
+def test_of_one_step_of_each_of_two_ranks_it_is_not_known_how_much_steps_vary() -> None:
+    found = of_ranks([steps(1000), steps(1001)], [steps(1300), steps(1301)])
+    assert not found.steps["total"].has_spread
+    assert not found.is_worse(Fraction(1, 10))
+
+
+def test_sums_are_by_rank_where_a_rank_has_no_steps() -> None:
+    with_steps = steps(*[1000] * 10)
+    without = [event for event in with_steps if event["cat"] != "user_annotation"]
+    for found in (
+        of_ranks([with_steps], [without]),
+        of_ranks([with_steps, with_steps], [with_steps, without]),
+    ):
+        assert states(found) == {"gemm": ""}
+        assert states(found, "operators") == {"aten::gemm": ""}
+        assert found.to_frame()["count_after"].tolist() == [10]
+        # without ranges of steps, the last kernel is where a trace ends
+        ranks = found.to_frame("ranks")
+        assert (ranks["total_after"] > 0.9 * ranks["total_before"]).all()
+        titles = [section.title for section in found.document.sections]
+        assert "Kernels by rank" in titles
+        assert "Ranks by step" not in titles
+
+
+def test_what_did_not_change_is_not_called_faster() -> None:
+    headline = "The median step did not change: 1.0 ms"
+    assert compared(steps(1000, 1000), steps(1000, 1000)).headline == headline
+    assert compared(steps(1000), steps(1000)).headline.startswith(f"{headline}; with one step each")
+
+
 def asked(tmp_path: Path, *options: str, before: Any = None, after: Any = None) -> Result:
     for name, events in (("old", before or steps(1000, 1000)), ("new", after or steps(1300, 1300))):
         (tmp_path / f"{name}.json").write_text(json.dumps({"traceEvents": events}))
@@ -98,7 +145,7 @@ def test_without_steps_it_is_compared_and_not_judged(tmp_path: Path) -> None:
 
 def test_it_is_shown_as_text_page_json_and_frames(tmp_path: Path) -> None:
     found = compare(RECORDED["dlrm"], RECORDED["dlrm"])
-    assert "within what steps vary by" in str(found)
+    assert "did not change: 16 ms; with one step each" in " ".join(str(found).split())
     found.to_html(tmp_path / "page.html")
     data = json.loads(json.dumps(found.to_dict(), allow_nan=False))
     for table, rows in data["tables"].items():
