@@ -106,6 +106,8 @@ class JobCollectives:
     sums: CollectiveSums
     #: By rank: waits for others, and of others for it.
     waits: RankWaits
+    #: By rank: nanoseconds that the rank that waited most for it did so.
+    longest_caused: Int64
     #: Number of kernels or annotations that are in no collective of several ranks, by reason.
     left_out: Mapping[str, int]
 
@@ -135,9 +137,23 @@ def merged_collectives(ranks: Sequence[RankExchanges], *, matched: bool = True) 
         total=by_type.sums(lasts),
         **_matched(arrivals, type_of[of], size, np.array(numbers, np.int32)),
     )
-    waits = rank_waits(numbers, arrivals, waits_of(arrivals))
-    names = tuple(name for name, _ in groups)
-    return JobCollectives(names, sums.take(np.argsort(-sums.total, kind="stable")), waits, found.left_out)
+    waits = waits_of(arrivals)
+    return JobCollectives(
+        tuple(name for name, _ in groups),
+        sums.take(np.argsort(-sums.total, kind="stable")),
+        rank_waits(numbers, arrivals, waits),
+        _longest_caused(arrivals, waits, len(numbers)),
+        found.left_out,
+    )
+
+
+def _longest_caused(arrivals: CollectiveArrivals, waits: Int64, ranks: int) -> Int64:
+    """For each rank, the most that any one rank waited for it, over all collectives."""
+    last = arrivals.rank[arrivals.repeated(arrivals.last_rows())]
+    pairs = Groups.of(last, arrivals.rank)
+    longest = np.zeros(ranks, np.int64)
+    np.maximum.at(longest, last[pairs.first], pairs.sums(waits))
+    return longest
 
 
 def _places(exchanges: Exchanges, arrivals: CollectiveArrivals) -> Int64:

@@ -84,11 +84,8 @@ def _named(compared: TorchComparison, name: str) -> Section:
         "count_after": "after",
     }
     table = as_table(in_one_unit(chosen(columns, shown), ("before", "after", "change")), heads)
-    return section(
-        f"{name.capitalize()} by {'step' if compared.by_step else 'rank'}",
-        table,
-        rest_of(number, shown, name.removesuffix("s")),
-    )
+    title = f"{name.capitalize()} by {'step' if compared.by_step else 'rank'}"
+    return section(title, table, rest_of(number, shown, name.removesuffix("s")))
 
 
 def ranks_of(compared: TorchComparison) -> Section:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from dask_efficiency.runs.path.parts import finding
 from dask_efficiency.show.figures import format_seconds, format_share
 from dask_efficiency.show.finding import MAX_FINDINGS, WORTH_FINDING, Finding
@@ -32,7 +34,7 @@ TITLES: dict[TorchLoss, tuple[str, str]] = {
     TorchLoss.SYNC_COPIES: ("Synchronous copies", "Copy with non_blocking=True, and read results less often."),
     TorchLoss.PAGEABLE: ("Copies of pageable memory", "Pin it: pin_memory=True, and non_blocking=True in .to()."),
     TorchLoss.DATA: (
-        "The GPU waited for the data loader",
+        "Waits for the data loader",
         "Use more workers of the data loader, or fetch batches ahead.",
     ),
     TorchLoss.MEMORY: ("The GPU waited for memory", "Take memory once, by torch's allocator or before the loop."),
@@ -68,15 +70,14 @@ def _set_up(summary: TorchSummary) -> Iterator[tuple[float, Finding]]:
 
 
 def _late_rank(summary: TorchSummary) -> Iterator[tuple[float, Finding]]:
-    """Finding on the rank that the others waited for most in collectives: what each of them waited, in the mean."""
-    if len(summary.ranks) < 2:
-        return
-    waits = summary.ranks.collectives.waits
+    """Finding on the rank that the others waited for most in collectives: what one of them waited, at most."""
+    collectives = summary.ranks.collectives
+    waits = collectives.waits
     late = int(waits.caused.argmax())
-    if seconds := int(waits.caused[late]) / (len(waits) - 1) / 1e9:
+    if seconds := int(collectives.longest_caused[late]) / 1e9:
         share = seconds / summary.seconds
         last = f"last at {waits.last[late]} of {waits.collectives[late]} collectives"
-        where = f"rank {waits.rank[late]}, {last}; {format_share(share)} of the time of each other rank"
+        where = f"rank {waits.rank[late]}, {last}; up to {format_share(share)} of the time of another rank"
         yield seconds, finding(LATE_RANK, LATE, seconds, share, where, "torch")
 
 
@@ -93,17 +94,12 @@ def _of_losses(summary: TorchSummary) -> Iterator[tuple[float, Finding]]:
 
 def _where(summary: TorchSummary, rank: RankSummary, loss: TorchLoss, share: float) -> str:
     """Share of the rank's time, and what is known beside it."""
-    whose = f"rank {rank.rank}: " if len(summary.ranks) > 1 else ""
+    whose = f"{summary.ranks.what} {rank.rank}: " if len(summary.ranks) > 1 else ""
     where = f"{whose}{format_share(share)} of {'its' if whose else 'the'} time"
     if loss in (TorchLoss.HOST, TorchLoss.TINY_KERNELS):
         return f"{where}; {rank.losses.tiny} of {rank.losses.kernels} kernels are below 10 us"
     if loss in rank.losses.replayed and rank.losses.replayed[loss] < rank.losses.bounds[loss]:
         return f"{where}, less by a replay without it"
     if loss is TorchLoss.LONG_STEPS:
-        return f"{where}, above the median of {format_seconds(_median(rank))}"
+        return f"{where}, above the median of {format_seconds(float(np.median(rank.steps.length)) / 1e9)}"
     return where
-
-
-def _median(rank: RankSummary) -> float:
-    lengths = sorted(rank.steps.length.tolist())
-    return float(lengths[len(lengths) // 2]) / 1e9

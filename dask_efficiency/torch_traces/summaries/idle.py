@@ -157,8 +157,8 @@ class StreamIdle(ColumnTable):
     """A row for each stream: gaps between its works, each by the reason of all of it.
 
     As HTA's ``get_idle_time_breakdown``, whose ``host_wait`` is :attr:`host`, ``kernel_wait`` is :attr:`gap` and
-    ``other`` the sum of :attr:`stream` and :attr:`unknown`. Unlike there, streams of one number on two devices are two,
-    an overlap of two works is no idle time, and a gap is short up to 30 us, not 30 ns.
+    ``other`` the sum of :attr:`other_stream` and :attr:`unknown`. Unlike there, streams of one number on two devices
+    are two, an overlap of two works is no idle time, and a gap is short up to 30 us, not 30 ns.
     """
 
     device: Int32

@@ -9,7 +9,7 @@ from enum import StrEnum
 import numpy as np
 
 from dask_efficiency.accounts.tables import Bool
-from dask_efficiency.gpu.intervals import NOTHING, difference, length
+from dask_efficiency.gpu.intervals import NOTHING, IntervalArrays, difference, intersection, length, union
 from dask_efficiency.runs.trace.errors import EmptyTraceError
 from dask_efficiency.show.finding import WORTH_FINDING
 from dask_efficiency.torch_traces.kineto.columns import UNREADABLE_EVENTS
@@ -19,10 +19,10 @@ from dask_efficiency.torch_traces.path.known import MAX_UNKNOWN, Launches
 from dask_efficiency.torch_traces.path.path import critical_path
 from dask_efficiency.torch_traces.path.roles import awaited_copies, events_named
 from dask_efficiency.torch_traces.path.stalls import DATA_LOADING
-from dask_efficiency.torch_traces.summaries.breakdown import Activity, covered, has_gpu_work
+from dask_efficiency.torch_traces.summaries.breakdown import Activity, covered, has_gpu_work, together, window_of
 from dask_efficiency.torch_traces.summaries.idle import IdleReasons
 from dask_efficiency.torch_traces.summaries.launches import TINY
-from dask_efficiency.torch_traces.summaries.steps import StepTimes, outlying
+from dask_efficiency.torch_traces.summaries.steps import StepTimes, before_first_work, outlying
 
 
 class TorchLoss(StrEnum):
@@ -82,9 +82,9 @@ def losses_of(trace: RankTrace, activity: Activity, reasons: IdleReasons, steps:
     counts = int(kernels.sum()), int(tiny.sum())
     if not _is_known(trace):
         return RankLosses({}, {}, *counts)
-    bounds = _of_steps(steps)
-    bounds[TorchLoss.DATA] = length(reasons.data)
+    bounds = _of_steps(steps, activity, reasons)
     if has_gpu_work(trace) or not np.any(events.category == Category.UNKNOWN):
+        bounds[TorchLoss.DATA] = length(reasons.data)
         bounds[TorchLoss.EXPOSED] = length(activity.exposed)
     if has_gpu_work(trace):
         few = 2 * counts[1] <= counts[0]
@@ -93,8 +93,8 @@ def losses_of(trace: RankTrace, activity: Activity, reasons: IdleReasons, steps:
         bounds[TorchLoss.MEMORY] = length(reasons.memory)
         bounds[TorchLoss.CPU_COLLECTIVES] = length(reasons.ranks)
         bounds |= _of_copies(trace, activity)
-    window = int(events.stop.max() - events.start.min()) if len(events) else 0
-    worth = {loss for loss, bound in bounds.items() if bound >= WORTH_FINDING * window > 0}
+    start, stop = window_of(trace)
+    worth = {loss for loss, bound in bounds.items() if bound >= WORTH_FINDING * (stop - start) > 0}
     return RankLosses({loss: bound for loss, bound in bounds.items() if bound}, _replayed(trace, worth), *counts)
 
 
@@ -105,13 +105,16 @@ def _is_known(trace: RankTrace) -> bool:
     return not lost and unreadable <= MAX_UNKNOWN * (len(trace.events) + unreadable)
 
 
-def _of_steps(steps: StepTimes) -> dict[TorchLoss, int]:
+def _of_steps(steps: StepTimes, activity: Activity, reasons: IdleReasons) -> dict[TorchLoss, int]:
+    """Time at the start of steps, and beyond the median of those that took longer; of steps that overlap, once."""
     if not len(steps):
         return {}
-    lengths = steps.length
-    longer = outlying(lengths) & (lengths > np.median(lengths))
-    more = int((lengths[longer] - int(np.median(lengths))).sum())
-    return {TorchLoss.STEP_START: int(steps.idle_at_start.sum()), TorchLoss.LONG_STEPS: more}
+    before = before_first_work(IntervalArrays(steps.start, steps.stop), activity.busy)
+    at_start = intersection(union(*before), together(reasons.host, reasons.launch))
+    median = int(np.median(steps.length))
+    longer = outlying(steps.length) & (steps.length > median)
+    beyond = union(steps.start[longer] + median, steps.stop[longer])
+    return {TorchLoss.STEP_START: length(at_start), TorchLoss.LONG_STEPS: length(beyond)}
 
 
 def _of_copies(trace: RankTrace, activity: Activity) -> dict[TorchLoss, int]:

@@ -32,12 +32,17 @@ class StepTimes(TimeParts):
 def step_times(trace: RankTrace, activity: Activity, reasons: IdleReasons) -> StepTimes:
     """Break the steps of a rank down; none without a schedule."""
     steps = steps_of(trace)
-    windows, busy = IntervalArrays(steps.start, steps.stop), activity.busy
-    place = np.searchsorted(busy.stop, steps.start, side="right")
-    first = np.append(busy.start, np.iinfo(np.int64).max)[place]
-    before = IntervalArrays(steps.start, np.clip(first, steps.start, steps.stop))
+    windows = IntervalArrays(steps.start, steps.stop)
+    before = before_first_work(windows, activity.busy)
     late = seen_in(before, reasons.host) + seen_in(before, reasons.launch)
     return StepTimes.of(activity, windows, number=steps.number, idle_at_start=late)
+
+
+def before_first_work(steps: IntervalArrays, busy: IntervalArrays) -> IntervalArrays:
+    """Time of each step from its start to its first work; steps of several threads may overlap."""
+    place = np.searchsorted(busy.stop, steps.start, side="right")
+    first = np.append(busy.start, np.iinfo(np.int64).max)[place]
+    return IntervalArrays(steps.start, np.clip(first, steps.start, steps.stop))
 
 
 def outlying(values: Int64) -> Bool:
