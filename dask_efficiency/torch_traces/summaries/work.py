@@ -81,24 +81,20 @@ class Work:
     operators: OperatorSums
     sequences: Sequences
 
-    def quantile(self, name: int, share: float) -> float:
-        """Seconds that a share of a kernel's runs do not exceed, right to 0.3 %."""
-        rows = np.flatnonzero(self.durations.name == name)
-        rows = rows[np.argsort(self.durations.bin[rows], kind="stable")]
-        reached = np.cumsum(self.durations.count[rows])
-        if not len(reached):
-            return float("nan")
-        place = np.searchsorted(reached, share * int(reached[-1]))
-        return float(2.0 ** (int(self.durations.bin[rows][min(int(place), len(rows) - 1)]) / BINS)) / 1e9
+    def quantiles(self, share: float) -> Float64:
+        """Seconds that a share of each kernel's runs do not exceed, right to 0.3 %, by ascending name."""
+        durations = self.durations.take(np.lexsort((self.durations.bin, self.durations.name)))
+        by_name, reached = Groups.of(durations.name), np.cumsum(durations.count)
+        runs = by_name.sums(durations.count)
+        place = np.searchsorted(reached, np.cumsum(runs) - runs + share * runs)
+        return np.asarray(2.0 ** (durations.bin[place] / BINS) / 1e9)
 
 
 def work_of(trace: RankTrace) -> Work:
     """Sum up a rank's operators, and its kernels by name and place."""
-    events = trace.events
-    stacked = np.flatnonzero(np.isin(events.category, ON_THREADS) & (events.stop > events.start))
-    parent = call_stacks(trace, stacked, events.category[stacked] != Category.PYTHON).parent
+    parent = _parents(trace)
     kernels, durations = _kernels(trace, parent)
-    operators = _operators(trace, stacked, parent)
+    operators = _operators(trace, parent)
     columns = [kernels.name, kernels.operator, kernels.module, kernels.line, operators.name]
     used = np.setdiff1d(np.concatenate(columns), [MISSING])
     place = np.full(len(trace.names) + 1, MISSING, np.int32)
@@ -111,6 +107,17 @@ def work_of(trace: RankTrace) -> Work:
         kernel_sequences(trace, parent),
     )
     return _renamed(found, place)
+
+
+def _parents(trace: RankTrace) -> Int32:
+    """Row of the event around each on its thread; operators and calls of no length have theirs, too."""
+    events = trace.events
+    lasts = events.stop > events.start
+    rows = np.flatnonzero(
+        (lasts & np.isin(events.category, ON_THREADS)) | (events.category == Category.OPERATOR) | events.is_call
+    )
+    seen = replace(trace, events=replace(events, stop=np.where(lasts, events.stop, events.start + 1)))
+    return call_stacks(seen, rows, events.category[rows] != Category.PYTHON).parent
 
 
 def _kernels(trace: RankTrace, parent: Int32) -> tuple[KernelSums, KernelDurations]:
@@ -173,9 +180,9 @@ def _nearest(calls: Int32, parent: Int32, wanted: Bool, name: Int32) -> Int32:
     return found
 
 
-def _operators(trace: RankTrace, stacked: NDArray[np.intp], parent: Int32) -> OperatorSums:
+def _operators(trace: RankTrace, parent: Int32) -> OperatorSums:
     events = trace.events
-    rows = stacked[events.category[stacked] == Category.OPERATOR]
+    rows = np.flatnonzero(events.category == Category.OPERATOR)
     lasts = events.stop - events.start
     outer = _nearest(
         rows.astype(np.int32), parent, events.category == Category.OPERATOR, np.arange(len(events), dtype=np.int32)
@@ -242,7 +249,6 @@ def kernel_times(work: Work) -> KernelTimes:
     first, total, number = groups.first, groups.sums(sums.total), groups.sums(sums.count)
     mean = total / np.maximum(number, 1)
     spread = np.maximum(groups.sums(sums.squares) - number * mean**2, 0.0)
-    quantiles = [[work.quantile(name, share) for name in sums.name[first].tolist()] for share in (0.5, 0.95)]
     least, most = (groups.smallest(sums.shortest) / 1e9, groups.largest(sums.longest) / 1e9)
     found = KernelTimes(
         sums.name[first],
@@ -256,8 +262,8 @@ def kernel_times(work: Work) -> KernelTimes:
         mean_seconds=mean / 1e9,
         deviation_seconds=np.sqrt(np.where(number > 1, spread / np.maximum(number - 1, 1), np.nan)) / 1e9,
         shortest_seconds=least,
-        median_seconds=np.clip(np.array(quantiles[0], np.float64), least, most),
-        high_seconds=np.clip(np.array(quantiles[1], np.float64), least, most),
+        median_seconds=np.clip(work.quantiles(0.5), least, most),
+        high_seconds=np.clip(work.quantiles(0.95), least, most),
         longest_seconds=most,
         share=total / max(int(total.sum()), 1),
     )

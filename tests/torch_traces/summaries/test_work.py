@@ -1,7 +1,9 @@
 import math
 import statistics
+from typing import Any
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -73,6 +75,33 @@ def test_an_operators_own_time_is_without_the_operators_in_it() -> None:
     own = dict(zip([found.names[name] for name in sums.name], sums.own.tolist(), strict=True))
     assert own == {"aten::linear": 30_000, "aten::t": 10_000, "aten::mm": 60_000}
     assert sums.total.sum() == 170_000
+
+
+def test_operators_and_calls_shorter_than_the_clocks_unit_count() -> None:
+    events = [on_cpu("aten::mm", 0, 100), on_cpu("aten::empty", 10, 10), on_cpu("aten::empty", 20, 23)]
+    events += [call("cudaLaunchKernel", 30, 30, 1), work("gemm", 50, 70, 1)]
+    events += [call("cudaLaunchKernel", 60, 64, 2), work("gemm", 80, 100, 2)]
+    found = work_of(rank_of(events))
+    calls = dict(zip([found.names[name] for name in found.operators.name], found.operators.count, strict=True))
+    assert calls == {"aten::mm": 1, "aten::empty": 2}
+    assert found.operators.own.sum() == 100_000
+    assert [found.names[name] for name in found.kernels.operator] == ["aten::mm"]
+    assert found.kernels.count.tolist() == [2]
+    assert [time.calls for time in found.sequences.values()] == [1]
+
+
+def test_quantiles_of_many_kernels_are_found_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    sorts: list[Any] = []
+    argsort = np.argsort
+
+    def counted(*args: Any, **options: Any) -> Any:
+        sorts.append(args)
+        return argsort(*args, **options)
+
+    found = work_of(rank_of(launched([(f"k{number}", 10 + number) for number in range(200)])))
+    monkeypatch.setattr(np, "argsort", counted)
+    assert len(kernel_times(found)) == 200
+    assert len(sorts) < 20
 
 
 def test_a_kernel_has_the_module_and_line_that_launched_it() -> None:
