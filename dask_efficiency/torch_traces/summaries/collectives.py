@@ -79,7 +79,7 @@ class CollectiveSums(ColumnTable):
     @property
     def algorithm_bandwidth(self) -> Float64:
         """Bytes a second from the last arrival to the end; NaN where sizes or ranks are missing."""
-        return _ratio(np.where(self.nbytes > 0, self.nbytes * self.whole * 1e9, np.nan), self.transfer)
+        return _ratio(np.where(self.nbytes > 0, 1e9 * self.nbytes * self.whole, np.nan), self.transfer)
 
     @property
     def bus_bandwidth(self) -> Float64:

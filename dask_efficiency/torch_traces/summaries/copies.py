@@ -10,7 +10,7 @@ import numpy as np
 
 from dask_efficiency.accounts.tables import MISSING, Column, ColumnTable, Float64, Int32, Int64
 from dask_efficiency.torch_traces.kineto.trace import Category, RankTrace
-from dask_efficiency.torch_traces.summaries.groups import Groups, in_common, joined, summed
+from dask_efficiency.torch_traces.summaries.groups import MOST_BYTES, Groups, in_common, joined, summed
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -47,7 +47,7 @@ def copies_of(trace: RankTrace) -> Copies:
     events = trace.events
     rows = np.flatnonzero(np.isin(events.category, (Category.COPY, Category.FILL)))
     lasts, nbytes = events.stop[rows] - events.start[rows], events.nbytes[rows]
-    sized = nbytes != MISSING
+    sized = (nbytes != MISSING) & (nbytes <= MOST_BYTES)
     groups = Groups.of(events.name[rows])
     names = events.name[rows][groups.first]
     sums = CopySums(

@@ -15,6 +15,9 @@ from numpy.typing import NDArray
 from dask_efficiency.accounts.tables import MISSING, ColumnTable, Int32, Int64
 from dask_efficiency.torch_traces.path.lanes import rank_pairs
 
+#: Bytes of one event above which a number is damage, so that the sums of a million events fit into 64 bits: 8 TiB.
+MOST_BYTES = 1 << 43
+
 AnyTable = TypeVar("AnyTable", bound=ColumnTable)
 
 

@@ -8,6 +8,7 @@ from enum import IntEnum
 import numpy as np
 
 from dask_efficiency.accounts.tables import Int8
+from dask_efficiency.show.figures import MAX_KERNEL_NAME
 from dask_efficiency.torch_traces.kineto.trace import RankTrace
 from dask_efficiency.torch_traces.path.roles import gpu_collectives
 
@@ -79,6 +80,7 @@ _SPELLED = tuple(
 
 def kernel_kind(name: str) -> KernelKind:
     """Kind of a kernel that exchanges no data with other ranks."""
+    name = name[:MAX_KERNEL_NAME]
     return next((kind for pattern, kind in _SPELLED if pattern.search(name)), KernelKind.OTHER)
 
 

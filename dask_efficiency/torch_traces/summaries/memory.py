@@ -10,7 +10,7 @@ import numpy as np
 
 from dask_efficiency.accounts.tables import MISSING, Column, ColumnTable, Int32, Int64
 from dask_efficiency.torch_traces.kineto.trace import MemoryEvents, RankTrace
-from dask_efficiency.torch_traces.summaries.groups import Groups, joined
+from dask_efficiency.torch_traces.summaries.groups import MOST_BYTES, Groups, joined
 
 #: Parts of a rank's time of which each has a row for the largest figures in it: what a chart shows.
 PARTS = 200
@@ -72,7 +72,7 @@ def _peaks(rank: int, memory: MemoryEvents, after: Int64) -> MemoryPeaks:
     reached = groups.largest(memory.allocated)
     at_peak = memory.allocated[groups.order] == np.repeat(reached, groups.sizes)
     first_at_peak = np.minimum.reduceat(np.where(at_peak, after[groups.order], after[-1]), groups.begins)
-    given = np.maximum(memory.nbytes, 0)
+    given = np.where((memory.nbytes > 0) & (memory.nbytes <= MOST_BYTES), memory.nbytes, 0)
     return MemoryPeaks(
         np.full(len(last), rank),
         memory.device_type[last],

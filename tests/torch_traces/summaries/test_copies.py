@@ -28,6 +28,13 @@ def test_copies_have_bytes_and_bytes_a_second_by_direction() -> None:
     assert sums.bytes_per_second.round().tolist() == [5e7, round(40_000 / 30e-6), 8e6]
 
 
+def test_sizes_that_cannot_be_are_not_known() -> None:
+    name = "Memcpy HtoD (Pinned -> Device)"
+    sums = copies_of(rank_of([copy(name, 20 * i, 20 * i + 10, 9 * 10**18) for i in range(2)])).sums
+    assert (sums.sized.tolist(), sums.nbytes.tolist()) == ([0], [0])
+    assert math.isnan(sums.bytes_per_second[0])
+
+
 def test_without_bytes_nothing_is_said_of_the_speed() -> None:
     found = copies_of(rank_of([copy("Memcpy DtoD (Device -> Device)", 0, 10, None)]))
     assert math.isnan(found.sums.bytes_per_second[0])

@@ -1,5 +1,6 @@
 import pytest
 
+from dask_efficiency.show.figures import MAX_KERNEL_NAME
 from dask_efficiency.torch_traces.summaries.kernel_kinds import KERNEL_LABELS, KernelKind, kernel_kind
 
 
@@ -44,6 +45,12 @@ from dask_efficiency.torch_traces.summaries.kernel_kinds import KERNEL_LABELS, K
 )
 def test_kernels_of_libraries_have_their_kind(name: str, kind: KernelKind) -> None:
     assert kernel_kind(name) is kind
+
+
+def test_of_a_long_name_only_the_beginning_counts() -> None:
+    # patterns look for a word after any number of others, so time would be quadratic in the length
+    assert kernel_kind("my_kernel" + "x" * MAX_KERNEL_NAME + "gemm") is KernelKind.OTHER
+    assert kernel_kind("gemm" + "x" * MAX_KERNEL_NAME) is KernelKind.GEMM
 
 
 def test_each_kind_has_a_label() -> None:

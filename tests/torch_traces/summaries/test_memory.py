@@ -47,6 +47,12 @@ def test_a_timeline_is_short_and_has_the_peak() -> None:
     assert len(found.timeline) <= 2 * PARTS
 
 
+def test_sizes_that_cannot_be_are_left_out_of_sums() -> None:
+    events = [memory(at, nbytes, 7) for at, nbytes in enumerate((9 * 10**18, 9 * 10**18, 7))]
+    peaks = memory_of(rank_of([*events, on_cpu("aten::mm", 0, 9)])).peaks
+    assert (peaks.allocations.tolist(), peaks.nbytes.tolist()) == ([1], [7])
+
+
 def test_damaged_events_of_memory_are_left_out() -> None:
     events = [memory(1, 100, 100, args=None), memory(1, 100, 100, ts="soon"), memory(2, 7, 7)]
     assert memory_of(rank_of([*events, on_cpu("aten::mm", 0, 9)])).peaks.nbytes.tolist() == [7]
