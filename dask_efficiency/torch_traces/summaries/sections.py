@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from dask_efficiency.accounts.tables import MISSING
 from dask_efficiency.runs.path.kinds import Kind
 from dask_efficiency.runs.sections.by_kind import KIND_COLOURS, largest_first, seconds_table
 from dask_efficiency.show.columns import Columns, as_records, as_table
@@ -136,7 +137,7 @@ TABLE_SECTIONS: Mapping[str, Rows] = {
 #: By table and column: words for what a trace lacks in which nothing of it is known. Of a table without rows, the first
 #: one counts.
 LACKED: Mapping[str, Mapping[str, str]] = {
-    "kernels": {"name": "work on a GPU", "operator": "what launched kernels", "line": "lines of Python (with_stack)"},
+    "kernels": {"name": "kernels", "operator": "what launched kernels", "line": "lines of Python (with_stack)"},
     "operators": {"name": "operators"},
     "launches": {"works": "launches"},
     "copies": {"direction": "copies", "bytes": "bytes of copies"},
@@ -347,10 +348,16 @@ def _notes(summary: TorchSummary) -> Iterator[str]:
 def _lacked(ranks: RankSummaries) -> Iterator[str]:
     """Words for what the profiler was not asked for, or the program did not do."""
     for name, words in LACKED.items():
-        columns = TABLES[name](ranks)
-        known = [any(value is not None for value in columns[column].values) for column in words]
+        known = [_is_known(ranks, name, column) for column in words]
         missing = [what for what, there in zip(words.values(), known, strict=True) if not there]
         yield from missing if known[0] else missing[:1]
+
+
+def _is_known(ranks: RankSummaries, table: str, column: str) -> bool:
+    """True if a table has anything in a column; of kernels any place counts, not only that of most of their time."""
+    if table == "kernels":
+        return bool((getattr(ranks.work.kernels, column) != MISSING).any())
+    return any(value is not None for value in TABLES[table](ranks)[column].values)
 
 
 def first_rows(name: str, summary: TorchSummary) -> Section:

@@ -78,10 +78,18 @@ class TorchSummary(Shown):
         return as_frame(TABLES[table](self.ranks))
 
     def rank(self, number: int) -> TorchSummary:
-        """Summary of one rank alone; :class:`UnknownRankError` lists those that exist."""
+        """Summary of one rank alone.
+
+        Raises
+        ------
+        UnknownRankError
+            If there is no such rank; the message lists those that exist.
+        EmptyTraceError
+            If nothing in its trace takes time.
+        """
         if number not in self.numbers:
             raise UnknownRankError(number, self.numbers)
-        return replace(self, ranks=type(self.ranks)([self.ranks[self.numbers.index(number)]]))
+        return replace(self, ranks=_timed(type(self.ranks)([self.ranks[self.numbers.index(number)]])))
 
 
 def summary(traces: KinetoTrace | RunTrace | Paths, **storage_options: Any) -> TorchSummary:
@@ -106,19 +114,20 @@ def summary(traces: KinetoTrace | RunTrace | Paths, **storage_options: Any) -> T
         If there is no event in any of them.
     """
     if isinstance(traces, KinetoTrace):
-        return _of_ranks(RankSummaries(map(rank_summary, traces.ranks)))
+        return TorchSummary(_timed(RankSummaries(map(rank_summary, traces.ranks))))
     if isinstance(traces, RunTrace):
-        return _of_ranks(summaries_of_tasks(traces))
+        return TorchSummary(_timed(summaries_of_tasks(traces)))
     whole, files = kineto_files(traces, storage_options)
     ranks = summaries_of(files)
     check_one_job([summary.job for summary in ranks], whole=whole)
-    return _of_ranks(RankSummaries(ranks))
+    return TorchSummary(_timed(RankSummaries(ranks)))
 
 
-def _of_ranks(ranks: RankSummaries) -> TorchSummary:
+def _timed(ranks: RankSummaries) -> RankSummaries:
+    """Those ranks, if anything in them takes time."""
     if not any(summary.seconds for summary in ranks):
         raise EmptyTraceError("nothing in these traces takes time; expected operators, calls or kernels")
-    return TorchSummary(ranks)
+    return ranks
 
 
 def summary_of_tasks(trace: RunTrace) -> TorchSummary | None:

@@ -76,7 +76,7 @@ def absent(found: TorchSummary) -> str:
 def test_all_that_a_trace_of_a_cpu_lacks_is_said_in_one_line() -> None:
     found = absent(summary(KinetoTrace((rank_of([on_cpu("aten::mm", 0, 5)]),))))
     assert found == (
-        "Not in this trace: work on a GPU, launches, copies, collectives, steps (ProfilerStep), "
+        "Not in this trace: kernels, launches, copies, collectives, steps (ProfilerStep), "
         "memory over time (profile_memory)."
     )
 
@@ -93,6 +93,19 @@ def test_what_is_in_a_trace_is_not_said_to_be_absent() -> None:
     launched += [on_cpu("ProfilerStep#1", -2, 14, cat="user_annotation")]
     found = absent(summary(KinetoTrace((rank_of(launched),))))
     assert found == "Not in this trace: bytes of copies, collectives, memory over time (profile_memory)."
+
+
+def test_copies_are_work_on_a_gpu_that_are_no_kernels() -> None:
+    copied = [call("cudaMemcpyAsync", 0, 2, 1), work("Memcpy HtoD (Pinned -> Device)", 3, 9, 1, cat="gpu_memcpy")]
+    assert absent(summary(KinetoTrace((rank_of(copied),)))).startswith("Not in this trace: kernels, operators, bytes")
+
+
+def test_an_operator_that_launched_the_lesser_part_of_a_kernel_is_in_the_trace() -> None:
+    launched = [on_cpu("aten::mm", 0, 5), call("cudaLaunchKernel", 1, 2, 1), work("gemm", 3, 9, 1)]
+    found = summary(KinetoTrace((rank_of([*launched, work("gemm", 20, 90, 2)]),)))
+    assert found.to_frame()["gpus"].tolist() == [1]
+    assert found.to_frame("kernels")["operator"].tolist() == [None]
+    assert "what launched kernels" not in absent(found)
 
 
 @pytest.mark.parametrize("name", [*RECORDED])

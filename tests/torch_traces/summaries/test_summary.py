@@ -1,5 +1,6 @@
 import json
 import pickle
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ from dask_efficiency.torch_traces.kineto.errors import KinetoFileError, RanksErr
 from dask_efficiency.torch_traces.kineto.trace import KinetoTrace
 from dask_efficiency.torch_traces.summaries import reading
 from dask_efficiency.torch_traces.summaries.tables import PARTS, TABLES
-from tests.torch_traces.path.programs import rank_of
+from tests.torch_traces.path.programs import on_cpu, rank_of
 from tests.torch_traces.path.samples import RECORDED
 
 NAMES = [*RECORDED]
@@ -78,6 +79,14 @@ def test_one_rank_is_summarised_alone() -> None:
     assert alone.numbers == (3,)
     with pytest.raises(UnknownRankError, match="0, 1, 2"):
         summarised("dlrm").rank(9)
+
+
+def test_a_rank_in_which_nothing_takes_time_is_refused_alone() -> None:
+    ranks = [rank_of([on_cpu("aten::mm", 5, 5 + lasts)]) for lasts in (100, 0)]
+    both = summary(KinetoTrace(tuple(replace(trace, rank=rank) for rank, trace in enumerate(ranks))))
+    assert both.rank(0).headline
+    with pytest.raises(EmptyTraceError):
+        both.rank(1)
 
 
 def test_an_unknown_table_and_files_of_no_job_are_refused() -> None:
