@@ -216,8 +216,9 @@ def test_everything_that_asks_another_process_is_tested_here() -> None:
     assert found == FILES
 
 
-#: Files that unpickle: the workload of a preflight, which is the client's code, in a process of its own.
-UNPICKLING = ["preflights/hardware/host.py"]
+#: Files that unpickle: the workload of a preflight, which is the client's code, in a process of its own; and what
+#: processes that read torch's traces for this one tell it through a pipe.
+UNPICKLING = ["preflights/hardware/host.py", "torch_traces/summaries/reading.py"]
 
 
 def test_nothing_else_unpickles() -> None:

@@ -12,6 +12,7 @@ import sys
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 
+from dask_efficiency.files.processes import command
 from dask_efficiency.show.progress import Report, hidden, progress
 from dask_efficiency.torch_traces.kineto.load import KinetoFile, reading
 from dask_efficiency.torch_traces.summaries.rank import RankSummary, rank_summary
@@ -27,7 +28,7 @@ def summaries_of(files: Sequence[KinetoFile]) -> list[RankSummary]:
     """Read and summarise files, in the order of their ranks."""
     sizes = [file.nbytes for file in files]
     whole = sum(filter(None, sizes))
-    parallel = whole >= MANY_BYTES and len(files) > 1 and _cores() > 1 and bool(sys.executable)
+    parallel = whole >= MANY_BYTES and len(files) > 1 and _cores() > 1
     with progress(reading(files), unit="MB", of=whole / 1e6 if all(sizes) else None) as report:
         found = _in_processes(files, report) if parallel else _one_by_one(files, report)
     return sorted(found, key=lambda summary: summary.rank)
@@ -75,8 +76,7 @@ def _batches(files: Sequence[KinetoFile]) -> list[list[KinetoFile]]:
 
 def _ask(files: list[KinetoFile], running: set[subprocess.Popen[bytes]]) -> list[RankSummary]:
     """Have a process of its own summarise files."""
-    code = f"import sys; sys.path[:] = {sys.path!r}; from {__name__} import answer; answer()"
-    with subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+    with subprocess.Popen(command(__name__), stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
         running.add(process)
         try:
             answered, _ = process.communicate(pickle.dumps(files))
@@ -92,7 +92,7 @@ def _ask(files: list[KinetoFile], running: set[subprocess.Popen[bytes]]) -> list
     return found
 
 
-def answer() -> None:
+def main() -> None:
     """Read the names of files from the standard input, and write their summaries, or an error, to the output."""
     output, sys.stdout = sys.stdout.buffer, sys.stderr
     found: list[RankSummary] | Exception

@@ -251,7 +251,10 @@ def test_few_profiles_are_read_and_small_rows_are_joined(monkeypatch: pytest.Mon
 def test_a_report_shows_them_by_prefix_and_keeps_them_in_its_file(tmp_path: Path) -> None:
     report = by_hand(operators=operators(lasting(ON_A_CPU)))
     section = shown(report)
-    assert section.lines == (f"{PREFIX}: 1 run read",)
+    assert section.lines == (
+        f"{PREFIX}: 1 run read",
+        "Kernels, launches and copies are not in a saved report: summarise the trace of its run",
+    )
     assert section.rows[:2] == (
         (PREFIX, "(no operator)", "compute-cpu", "9.1 ms", "91 %"),
         (PREFIX, "aten::addmm", "compute-cpu", "0.7 ms", "7.0 %"),
