@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from dask_efficiency.accounts.buckets import Bucket
 from dask_efficiency.accounts.metered import of_shuffles
 from dask_efficiency.accounts.waits import CLUSTER, SHUFFLE
 from dask_efficiency.report.bounds import CORE
-from dask_efficiency.report.computing import COMPUTING, GIL, busy, computing
+from dask_efficiency.report.computing import AGAIN, COMPUTING, GIL, busy, computing
 from dask_efficiency.report.conditions import Conditions
 from dask_efficiency.report.culprits import lost_prefixes
 from dask_efficiency.report.file_reads import read_again
-from dask_efficiency.report.kinds import FOR_CLUSTER, SPILLS, page_of, shares_cores
+from dask_efficiency.report.kinds import FOR_CLUSTER, OTHERS, SPILLS, page_of, shares_cores
 from dask_efficiency.report.messages import OF_LOOPS
 from dask_efficiency.report.model import EfficiencyReport
 from dask_efficiency.report.shuffling import shuffling
@@ -26,9 +27,9 @@ def much_of_all(
     """Findings of what takes much of all thread time, and the kinds of losses that these explain."""
     computed, explained = computing(report, facts, exact)
     shuffled, read = shuffling(report, exact), read_again(report, exact)
-    if read is not None and computed is not None and computed.page == page_of(COMPUTING):
+    if read is not None and computed is not None and computed.page in (page_of(COMPUTING), page_of(AGAIN)):
         computed = None  # what was read is what it computes with
-    if computed is not None and not (facts.small_tasks or facts.spilling >= SPILLS or facts.overhead_of_blocks):
+    if computed is not None and _holds_loops_up(report, facts, computed):
         explained |= set(OF_LOOPS)  # which wait for the GIL, too
     if shuffled is not None and facts.places.get(CLUSTER) == SHUFFLE:
         explained |= {FOR_CLUSTER}
@@ -42,6 +43,14 @@ def much_of_all(
         return much, explained
     most, explained = busy(report, facts, exact)
     return [most] if most is not None else [], explained
+
+
+def _holds_loops_up(report: EfficiencyReport, facts: Conditions, computed: Finding) -> bool:
+    """True if event loops wait for nothing else that is known, and for less time than was computed."""
+    if facts.small_tasks or facts.spilling >= SPILLS or facts.overhead_of_blocks or facts.others >= OTHERS:
+        return False
+    waited = report.breakdown.ns(Bucket.OVERHEAD) - report.causes_ns(Bucket.OVERHEAD).get("rescheduled", 0)
+    return waited / 1e9 < computed.evidence["share_of_thread_time"] * report.thread_seconds
 
 
 def _kept_busy(exact: Iterable[ProfileRow], facts: Conditions, *much: Finding | None) -> set[str]:

@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 
 from dask_efficiency import EfficiencyReport
-from dask_efficiency.accounts.lines import NATIVE
+from dask_efficiency.accounts.lines import NATIVE, PYTHON
 from dask_efficiency.accounts.metered import BYTES, FILES
 from dask_efficiency.report.file_reads import files_read
 from dask_efficiency.report.findings import find, headline, leading
 from dask_efficiency.report.values import MeteredRow, ProfileRow
 from tests.report.recipe_stacks import stack_of
-from tests.report.samples import causes, report_of, seconds
+from tests.report.samples import causes, report_of, seconds, skew
 
 MB = 1_000_000
 LOADS = stack_of(
@@ -87,6 +87,17 @@ def test_files_that_are_read_fifteen_times_are_the_first_finding_with_the_line_t
     assert "thread-noncpu/core" not in {one.kind for one in others}  # which reading keeps busy
     assert leading(report)[0] == first
     assert headline(report) == "10.0 s, 60 % efficient (1 worker x 4 threads)"
+
+
+def test_what_is_read_again_in_python_for_each_of_several_lines_is_told_once() -> None:
+    parses = stack_of("me/archive.py Archive.parse")
+    rows = tuple(ProfileRow("thread-cpu", PYTHON, prefix, parses, 5) for prefix in ("load", "square"))
+    lines = {"load": "`x.max()` in archive.py:5", "square": "`x.min()` in archive.py:6"}
+    alike = dict.fromkeys(lines, skew(count=200))
+    report = report_with(in_turn(), load=12.0, profile=rows, computed_by=lines, skew=alike)
+    assert "computing" in kinds(report_with([], load=12.0, profile=rows, computed_by=lines, skew=alike))
+    assert "reads-again" in kinds(report)
+    assert "computing" not in kinds(report)
 
 
 def test_healthy_runs_have_no_such_finding() -> None:
