@@ -88,12 +88,14 @@ def ran_alone(report: EfficiencyReport) -> Skew | None:
 
 
 def longest_slept(report: EfficiencyReport) -> bool:
-    """True if tasks like the one that ran alone for longest slept for most of their time."""
+    """True if tasks like the one that ran alone, for a good part of the run, slept for most of their time."""
     alone = ran_alone(report)
     prefix = next((prefix for prefix, one in report.skew.items() if one is alone), "")
     row = report.by_prefix.get(prefix)
     slept = report.causes_by_prefix.get(prefix, {}).get(cause_name(Bucket.THREAD_NONCPU, "sleep"), 0)
-    return alone is not None and row is not None and slept > MOST * row.ns(*HELD)
+    if alone is None or row is None or alone.alone_seconds < SHARE_OF_RUN * report.cluster_seconds:
+        return False
+    return slept > MOST * row.ns(*HELD)
 
 
 def ran_in_turn(report: EfficiencyReport, prefix: str) -> bool:

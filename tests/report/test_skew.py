@@ -168,6 +168,6 @@ def test_where_the_longest_task_slept_its_sleep_comes_before_the_threads_that_we
     slept, *others = find(of(11.0, 4.0))
     assert (slept.kind, "Semaphore" in slept.advice) == ("thread-noncpu/sleep", True)
     assert "idle/parallelism" in [one.kind for one in others]
-    for other in (of(4.0, 11.0), of(11.0, 4.0, alone=0.0)):
+    for other in (of(4.0, 11.0), of(11.0, 4.0, alone=0.0), of(11.0, 4.0, alone=0.001)):
         assert find(other)[0].kind == "idle/parallelism"
         assert not any("Semaphore" in one.advice for one in find(other))
