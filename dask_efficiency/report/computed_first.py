@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from dataclasses import replace
 
@@ -14,13 +15,15 @@ from dask_efficiency.report.model import EfficiencyReport
 from dask_efficiency.report.recipe_text import Weighted
 from dask_efficiency.report.recipes import recipe_for
 from dask_efficiency.show.figures import format_count, format_share, name_of, sentence
-from dask_efficiency.show.finding import KNOWN, Finding
+from dask_efficiency.show.finding import KNOWN, WORTH_FINDING, Finding
 
 #: Kind of the finding.
 COMPUTED_FIRST = "computed-first"
 #: Share of the wall clock from which it is worth a finding; and share of that which is taken to be in vain, to rank it.
 #: By judgement.
 WORTH_TELLING, IN_VAIN = 0.3, 0.5
+#: Recipes of functions of which the result may be all that is asked for: only what follows can compute it again.
+OF_RESULTS = frozenset({"len-of-frame", "array-on-client", "sizes-of-chunks"})
 
 
 def computed_first(report: EfficiencyReport) -> Finding | None:
@@ -33,14 +36,14 @@ def computed_first(report: EfficiencyReport) -> Finding | None:
     if recipe is None:
         return None
     there = [(stack, ns) for stack, ns in waited if recipe.fits(stack)]
-    seconds = sum(ns for _, ns in there) / 1e9
-    share = seconds / report.wall_clock_seconds
-    if share < WORTH_TELLING:
+    wall, seconds = report.wall_clock_seconds, sum(ns for _, ns in there) / 1e9
+    again = sum(ns for _, ns in waited) / 1e9 - seconds if recipe.name in OF_RESULTS else seconds
+    if seconds < WORTH_TELLING * wall or again < WORTH_FINDING * wall:
         return None
-    where = f"{format_share(min(share, 1.0))} of the time: {_for_whom(report, there)}"
+    where = f"{format_share(min(seconds / wall, 1.0))} of the time: {_for_whom(report, there)}"
     kind = BESIDE[COMPUTED_FIRST]
     found = Finding(COMPUTED_FIRST, kind.title, where, advice=kind.advice, page=page_of(COMPUTED_FIRST))
-    return with_recipe(report, replace(found, evidence={KNOWN: IN_VAIN * seconds}), there)
+    return with_recipe(report, replace(found, evidence={KNOWN: IN_VAIN * min(seconds, again, wall)}), there)
 
 
 def _for_whom(report: EfficiencyReport, there: Weighted) -> str:
@@ -53,7 +56,7 @@ def _for_whom(report: EfficiencyReport, there: Weighted) -> str:
     held = {
         prefix: row.ns(*HELD)
         for prefix, row in report.by_prefix.items()
-        if line and line in report.computed_by.get(prefix, "")
+        if line and re.search(rf"(?<!\S){re.escape(line)}(?!\d)", report.computed_by.get(prefix, ""))
     }
     if not held:
         return own_line((stack, round(ns)) for stack, ns in there)

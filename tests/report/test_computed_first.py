@@ -18,6 +18,12 @@ DIVISIONS = stack_of(
     "dask/base.py compute",
     "distributed/client.py Client.get",
 )
+LENGTH = stack_of(
+    "me/etl.py few_days",
+    "dask/dataframe/dask_expr/_collection.py FrameBase.__len__",
+    "dask/base.py compute",
+    "distributed/client.py Client.get",
+)
 RESULT = stack_of("me/etl.py main", "dask/base.py compute", "distributed/client.py Client.get")
 LINES = "`return frame.loc[day:]` in etl.py:1 and etl.py:9"
 
@@ -58,3 +64,26 @@ def test_what_is_short_or_what_a_repeat_has_already_is_none() -> None:
     assert computed_first(run(client=())) is None
     again = find(run(repeats={"read": Repeat(12, 2)}))
     assert next(one.kind for one in again if one.page.endswith("#set-index")) == "repeats"
+
+
+def test_what_may_be_the_only_result_is_in_vain_only_as_far_as_as_much_follows() -> None:
+    def told(length: float, rest: float) -> Any:
+        rows = [ClientRow("wait", stack, round(ns * SECOND), 0, 0) for stack, ns in ((LENGTH, length), (RESULT, rest))]
+        return computed_first(run(client=tuple(rows)))
+
+    assert told(10.0, 0.0) is told(40.0, 0.0) is None
+    assert told(7.0, 2.0).evidence == {"wall_clock_seconds": 1.0}
+    assert told(6.0, 4.0).evidence == {"wall_clock_seconds": 2.0}
+
+
+def test_of_several_clients_no_more_is_in_vain_than_the_time_of_the_run() -> None:
+    found = computed_first(run(client=(ClientRow("wait", DIVISIONS, 40 * SECOND, 0, 0),)))
+    assert found is not None
+    assert found.evidence == {"wall_clock_seconds": 5.0}
+
+
+def test_lines_that_begin_alike_are_others() -> None:
+    lines = {"read": "`x.sum()` in etl.py:17", "min": "`y.min()` in etl.py:1"}
+    found = computed_first(run(computed_by=lines))
+    assert found is not None
+    assert found.where == "70 % of the time: 12 tasks of min, computed by `y.min()` in etl.py:1"
