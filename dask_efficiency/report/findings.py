@@ -110,7 +110,7 @@ def find(report: EfficiencyReport) -> tuple[Finding, ...]:
     if holds_any(("many-small",), facts):  # computed together, these are few graphs, and taken in once
         lost = {one.kind: one.lost_seconds for one in found}
         explained |= {"small-tasks"} if lost.get(OF_GRAPH, 0.0) > lost.get("small-tasks", 0.0) else set()
-    if _mostly_again(report):  # of what is computed once, there are few tasks
+    if _mostly_again(report, found):
         explained |= {"small-tasks"}
     found = _computed_first(report, [one for one in found if one.kind not in explained]) + much
     sized = any(one.kind in (Bucket.SPILL, Bucket.PAUSED) for one in found)
@@ -142,9 +142,9 @@ def _told_once(found: Iterable[Finding]) -> Iterable[Finding]:
 def _computed_first(report: EfficiencyReport, found: list[Finding]) -> list[Finding]:
     """Add the finding of what a client waits for before its result, in place of threads that are idle meanwhile."""
     first = computed_first(report)
-    if first is None or any(one.page == first.page and not one.kind.startswith(Bucket.IDLE) for one in found):
+    if first is None or any(one.title == first.title and not one.kind.startswith(Bucket.IDLE) for one in found):
         return found
-    return [*(one for one in found if one.page != first.page), first]
+    return [*(one for one in found if one.title != first.title), first]
 
 
 def leading(report: EfficiencyReport) -> tuple[Finding, ...]:
@@ -439,10 +439,13 @@ def _repeats(report: EfficiencyReport, facts: Conditions) -> list[Finding]:
     return [_bounded(with_recipe(report, found, stacks, again), share * report.cluster_seconds)]
 
 
-def _mostly_again(report: EfficiencyReport) -> bool:
-    """True if most tasks computed what had been computed before."""
+def _mostly_again(report: EfficiencyReport, found: Iterable[Finding]) -> bool:
+    """True if most tasks computed what had been computed before, and the others cost less as small tasks than these."""
     again = sum(repeat.tasks for repeat in report.repeats.values())
-    return again > MOST * sum(skew.count for skew in report.skew.values())
+    tasks = sum(skew.count for skew in report.skew.values())
+    saves = {one.kind: one.saves_seconds or 0.0 for one in found}
+    rest = (1.0 - again / tasks) * saves.get("small-tasks", 0.0) if tasks else 0.0
+    return again > MOST * tasks and rest < saves.get("repeats", 0.0)
 
 
 def _is_fetched(report: EfficiencyReport, facts: Conditions) -> bool:

@@ -592,6 +592,26 @@ def test_waits_for_cores_that_threads_share_come_after_what_the_reader_can_cure(
     assert kinds(0.8)[0] == "thread-noncpu/core"
 
 
+def test_small_tasks_stand_beside_repeats_if_those_that_are_none_cost_more() -> None:
+    def kinds(load: float, again: int) -> list[str]:
+        tiny = {"median_seconds": 0.0003, "p95_seconds": 0.001, "max_seconds": 0.002, "alone_seconds": 0.0}
+        report = of_ten_seconds(
+            seconds(thread_cpu=4, overhead=10, idle=26),
+            causes_by_worker={"w0": causes(**{"idle/scheduler": 26, "overhead/hand-over": 10})},
+            by_prefix={"load": seconds(thread_cpu=load), "sum": seconds(thread_cpu=14 - load)},
+            tasks={"succeeded": 20_000},
+            skew={"load": skew(count=11_000, **tiny), "sum": skew(count=9_000, **tiny)},
+            repeats={"load": Repeat(again, 22)},
+            nthreads={"w0": 4},
+        )
+        return [one.kind for one in find(report)]
+
+    assert kinds(4.0, 10_500)[:2] == ["small-tasks", "repeats"]
+    assert kinds(0.0, 10_500) == ["small-tasks"]
+    assert kinds(12.0, 10_500) == ["repeats"]
+    assert "small-tasks" in kinds(12.0, 9_500)
+
+
 def test_results_that_were_made_again_are_a_finding_with_their_share_of_all_time() -> None:
     report = of_ten_seconds(
         seconds(thread_cpu=10, idle=10),
