@@ -182,17 +182,21 @@ sorting: Sorting whole tables
     For the first rows, use nlargest() or nsmallest(); else filter before, and sort only what is kept, once.
 compressing: Compressing what is written
     kinds: busy
-    stack: pyarrow/parquet/core.py ParquetWriter.*
-    stack: fastparquet/writer.py *
     stack: numcodecs/* *.encode
     stack: zarr/codecs/* *encode*
-    stack: xarray/* *.to_netcdf > xarray/backends/* *
     stack: numpy/lib/*npyio* savez_compressed
     stack: gzip.py GzipFile.write*|compress
     stack: bz2.py BZ2File.write*
     stack: lzma.py LZMAFile.write*
     share: 0.3
     Use a lower level, or a faster codec such as zstd or snappy: high levels take long, and save little.
+written: Writing files, with any compression of what they have
+    kinds: busy
+    stack: pyarrow/parquet/core.py ParquetWriter.*
+    stack: fastparquet/writer.py *
+    stack: xarray/* *.to_netcdf > xarray/backends/* *.store|*.close|*.sync|*.__setitem__
+    share: 0.3
+    If it is compressed at a high level, use a lower one, or a faster codec such as zstd or snappy.
 rows-by-loc: Python by row, by loc, iloc or at
     kinds: python busy
     stack: pandas/core/indexing.py *
@@ -289,7 +293,6 @@ pandas-keys: Text as Python objects, hashed and compared one by one
     stack: pandas/core/algorithms.py factorize*|unique*|isin|value_counts*|duplicated|mode|safe_sort|_get_hashtable*
     stack: pandas/core/dtypes/missing.py _isna_string_dtype
     stack: pandas/core/ops/array_ops.py comp_method_OBJECT_ARRAY
-    also: pandas/core/algorithms.py _check_object_for_strings
     also: pandas/core/dtypes/missing.py _isna_string_dtype
     also: pandas/core/ops/array_ops.py comp_method_OBJECT_ARRAY
     share: 0.3
@@ -357,7 +360,7 @@ compared-objects: Comparing values one by one, if they are Python objects
     stack: numpy/lib/*arraysetops* *
     stack: numpy/*/fromnumeric.py sort|argsort|searchsorted
     share: 0.3
-    Compare numbers, such as of days or codes, not dates or text as objects, each of which calls Python.
+    Use larger arrays in fewer calls or, where values are Python objects, numbers such as of days or codes.
 deepcopy: Copies of Python objects, one by one
     kinds: python busy
     stack: copy.py deepcopy

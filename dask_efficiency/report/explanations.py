@@ -86,6 +86,7 @@ def explained_recipe(recipe: Recipe) -> Section:
     lines = [f"- stacks, in {part} of the loss: {_stack_text(pattern)}" for part, of in seen for pattern in of]
     lines += [f"- lines that sent the tasks, of {share} of them: {pattern}" for pattern in recipe.sent]
     lines += [f"- tasks, in {share} of the loss: {pattern}" for pattern in recipe.tasks]
+    lines += [f"- tasks, in some of the loss: {pattern}" for pattern in recipe.also_tasks]
     lines += [f"- its title, and another cure, where this is so: {fact}" for fact in recipe.unless_fact]
     head = (
         f"It is given for {', '.join(f'`{kind}`' for kind in recipe.kinds)} by what was seen (any line of each sort):"

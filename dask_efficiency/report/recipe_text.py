@@ -64,6 +64,8 @@ class Recipe:
         Patterns of the lines that sent the tasks, as reports have them; in place of a stack.
     tasks
         Patterns of the prefixes that must have :attr:`share` of the loss.
+    also_tasks
+        Patterns of prefixes of which one must have some of it, however little.
     share
         Share of the loss, in (0, 1], that must be exceeded.
     unless_fact
@@ -84,6 +86,7 @@ class Recipe:
     share: float = MOST
     unless_fact: tuple[str, ...] = ()
     page: str = ""
+    also_tasks: tuple[str, ...] = ()
 
     def is_of(self, kind: str) -> bool:
         """True if it is a cure of this kind of finding."""
@@ -94,6 +97,8 @@ class Recipe:
     ) -> bool:
         """True if its patterns are in a loss, by the stacks, prefixes and sending lines that have it, with weights."""
         if (self.stacks or self.sent) and not (self._is_on(stacks) or self._has(self.sent, lines)):
+            return False
+        if self.also_tasks and not any(_is_one(prefix, self.also_tasks) for prefix in prefixes):
             return False
         return not self.tasks or self._has(self.tasks, prefixes)
 
@@ -111,12 +116,16 @@ class Recipe:
         return not self.also or any(_any_is_in(self.also, stack) for stack, _ in rows)
 
     def _has(self, patterns: Iterable[str], names: Mapping[str, float]) -> bool:
-        fitting = sum(n for name, n in names.items() if any(fnmatchcase(name, one) for one in patterns))
+        fitting = sum(n for name, n in names.items() if _is_one(name, patterns))
         return fitting > self.share * sum(names.values())
 
     def fits(self, stack: Stack) -> bool:
         """True if one of its patterns is in a stack."""
         return _any_is_in(self.stacks, stack) and not _any_is_in(self.unless, stack)
+
+
+def _is_one(name: str, patterns: Iterable[str]) -> bool:
+    return any(fnmatchcase(name, one) for one in patterns)
 
 
 def _any_is_in(patterns: Iterable[Pattern], stack: Stack) -> bool:
@@ -210,7 +219,10 @@ def _recipe(block: list[tuple[int, str]], page: str) -> Recipe:
                 raise RecipeError(
                     fields[key][0][0], f"{key!r} fits nothing: no task has a loss of kinds {' '.join(kinds)}"
                 )
-    facts = [word for _, value in fields.get("unless-fact", ()) for word in value.split()]
+    words = {
+        key: tuple(word for _, value in fields.get(key, ()) for word in value.split())
+        for key in ("tasks", "also-tasks", "unless-fact")
+    }
     patterns = {key: tuple(_pattern(*one) for one in fields.get(key, ())) for key in ("stack", "also", "unless")}
     return Recipe(
         name,
@@ -221,10 +233,11 @@ def _recipe(block: list[tuple[int, str]], page: str) -> Recipe:
         patterns["also"],
         patterns["unless"],
         tuple(value for _, value in fields.get("sent", ())),
-        tuple(word for _, value in fields.get("tasks", ()) for word in value.split()),
+        words["tasks"],
         _share(*fields["share"][0]) if "share" in fields else MOST,
-        tuple(facts),
+        words["unless-fact"],
         fields["page"][0][1] if "page" in fields else page and f"{page}#{name}",
+        words["also-tasks"],
     )
 
 
@@ -254,7 +267,7 @@ def _share(number: int, text: str) -> float:
     return share
 
 
-_KEYS = ("kinds", "stack", "also", "unless", "sent", "tasks", "share", "unless-fact", "page")
+_KEYS = ("kinds", "stack", "also", "unless", "sent", "tasks", "also-tasks", "share", "unless-fact", "page")
 #: Facts of a run: more threads would have nothing to do, and each worker has one thread.
 FACTS = ("threads-in-vain", "one-thread-each")
 #: Kinds of findings that recipes are for.

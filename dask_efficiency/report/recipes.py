@@ -243,7 +243,6 @@ array-on-client: A function of NumPy computes a whole Dask array on the client
     kinds: client computed-first repeats one-by-one
     stack: dask/array/core.py Array.__array__
     unless: xarray/core/common.py *.__float__|*.__int__|*.__bool__|*.__complex__
-    unless: xarray/core/*.py *.item
     share: 0.3
     Use the function of dask.array, or compute() a reduced result: the client gets, and works on, all of it.
 frame-by-row: The client goes through a dataframe's partitions, one by one
@@ -336,7 +335,7 @@ tokenize: Hashing large objects
 overlaps: Overlaps of chunks, or moving windows, made by small tasks
     kinds: small-tasks
     tasks: *overlap*
-    share: 0.005
+    share: 0.1
     Pass depth= for just the axes that need it, or larger chunks; moving sums are differences of cumsum().
 rechunked: rechunk cuts and joins chunks, by small tasks
     kinds: small-tasks
@@ -352,6 +351,11 @@ repartition: Small tasks of repartition
     kinds: small-tasks
     tasks: repartition*
     Read or write partitions of the right size from the start, or join fewer: npartitions= of repartition.
+cut-overlaps: Overlaps of chunks, cut and joined by small tasks
+    kinds: small-tasks
+    tasks: getitem* concatenate* *overlap*
+    also-tasks: *overlap*
+    Pass depth= for just the axes that need it, or larger chunks: each is cut for all of its neighbours.
 """,
     PAGE,
 )

@@ -272,17 +272,23 @@ SEEN = [
         "7: me/day.py read > pandas/io/sql.py read_sql_query > pandas/io/sql.py SQLDatabase.execute",
     ),
     _seen("sorting", "busy", "7: dask/utils.py methodcaller.__call__ > pandas/core/frame.py DataFrame.sort_values"),
+    _seen("compressing", "busy", "7: zarr/core/array.py Array.__setitem__ > numcodecs/blosc.py Blosc.encode"),
     _seen(
-        "compressing",
+        "written",
         "busy",
         "7: pyarrow/parquet/core.py write_table > pyarrow/parquet/core.py ParquetWriter.write_table",
+    ),
+    _seen(
+        "written",
+        "busy",
+        "7: me/a.py f > xarray/core/dataset.py Dataset.to_netcdf > xarray/backends/netCDF4_.py NetCDF4DataStore.close",
     ),
     _seen(
         "pandas-keys",
         "busy",
         "6: dask/dataframe/groupby.py _apply_chunk > pandas/core/groupby/grouper.py Grouping._codes_and_uniques > "
         "pandas/core/algorithms.py factorize > pandas/core/algorithms.py factorize_array",
-        "1: pandas/core/algorithms.py factorize_array > pandas/core/algorithms.py _check_object_for_strings",
+        "1: pandas/core/algorithms.py factorize_array > pandas/core/dtypes/missing.py _isna_string_dtype",
         "7: dask/dataframe/groupby.py _apply_chunk > pandas/core/groupby/ops.py WrappedCythonOp._call_cython_op",
     ),
     _seen("pandas-dates", _GIL, "7: pandas/core/tools/datetimes.py to_datetime > dateutil/parser/_parser.py parse"),
@@ -593,5 +599,15 @@ HEALTHY = [
         ),
     ),
     (_SCHEDULER, _stacks("9: distributed/protocol/pickle.py dumps", "1: sklearn/base.py clone")),
+    # data that are written as they are read, and many small arrays of numbers
+    ("busy", _stacks(f"9: me/a.py f > xarray/core/dataset.py Dataset.to_netcdf > {_XARRAY_READ}")),
+    (
+        "computing",
+        _stacks(
+            "99: me/a.py f > pandas/core/algorithms.py unique > pandas/core/algorithms.py unique_with_mask",
+            "1: pandas/core/algorithms.py unique_with_mask > pandas/core/algorithms.py _check_object_for_strings > "
+            "numpy/_core/_dtype.py _name_get",
+        ),
+    ),
     (_SCHEDULER, _stacks("9: distributed/scheduler.py Scheduler.update_graph")),
 ]

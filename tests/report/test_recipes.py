@@ -96,11 +96,22 @@ def test_tasks_by_prefix_are_enough_for_some() -> None:
     picked = {"shuffle-split": 2025.0, "shuffle-taker": 2025.0, "sum": 90.0}
     assert recipe_for("small-tasks", prefixes=picked).name == "rows-in-any-order"
     assert recipe_for("small-tasks", prefixes={**windows, "getitem-overlap-sum": 1}).name == "rechunked"
+    cut = {"getitem": 5664, "concatenate": 1088, "getitem-overlap": 64, "mean": 150}
+    assert recipe_for("small-tasks", prefixes=cut).name == "cut-overlaps"
+    assert recipe_for("small-tasks", prefixes={"getitem": 5664, "concatenate": 1088}) is None
+    for most, name in (("rechunk-merge", "rechunked"), ("repartition", "repartition")):
+        assert recipe_for("small-tasks", prefixes={most: 9900, "overlap": 60}).name == name
+    assert recipe_for("small-tasks", prefixes={"work": 9900, "overlap": 60, "rechunk-split": 40}) is None
     assert recipe_for("small-tasks", prefixes={"getitem-overlap-sum": 5, "sum": 2_000}) is None
     assert (
         recipe_for("small-tasks", prefixes={"rechunk-split": 960, "rechunk-merge": 480, "sum": 900}).name == "rechunked"
     )
     assert recipe_for("small-tasks") is None
+
+
+def test_many_small_arrays_of_numbers_are_not_told_to_be_numbers() -> None:
+    (advice,) = (one.advice for one in RECIPES if one.name == "compared-objects")
+    assert advice.startswith("Use larger arrays in fewer calls or, where values are Python objects, numbers")
 
 
 def test_the_lines_that_sent_the_tasks_are_enough_for_others() -> None:
