@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from dask_efficiency.accounts.buckets import GOOD, HELD, Breakdown, Bucket, cause_name
@@ -13,9 +13,7 @@ from dask_efficiency.accounts.cluster.scheduler_loop import RECEIVING, SENDING, 
 from dask_efficiency.accounts.lines import (
     CHILD_CPU,
     EVENT_LOOP,
-    NATIVE,
     NO_CORE,
-    Frame,
     blamed,
     is_import,
     is_the_users,
@@ -34,14 +32,15 @@ from dask_efficiency.report.blocks import (
     place_on_worker,
     waited_for_blocks,
 )
+from dask_efficiency.report.gil import longest_holder, share_of_holders, under_gil, works_on_text
 from dask_efficiency.report.gpu import waiting_seconds
 from dask_efficiency.report.memory_needs import NO_NEEDS, MemoryNeeds, needs_of
 from dask_efficiency.report.messages import FINALIZE, objects_fetched
 from dask_efficiency.report.model import EfficiencyReport
-from dask_efficiency.report.sizes import NO_SIZES, SMALL_TASK_SECONDS, Sizes, sizes_of
-from dask_efficiency.report.skew import larger_input, longest_slept, ran_alone, ran_in_turn
+from dask_efficiency.report.sizes import NO_SIZES, SMALL_TASK_SECONDS, TASK_SECONDS, Sizes, sizes_of
+from dask_efficiency.report.skew import larger_input, longest_slept, median_seconds, ran_alone, ran_in_turn
 from dask_efficiency.report.turnover import FEW_STAYED, came_and_went
-from dask_efficiency.report.values import Amount, GilHolder, LongHold
+from dask_efficiency.report.values import Amount, LongHold
 from dask_efficiency.report.wall_clock import client_doing, client_phase, sending, time_of_client_counts, waited_in_turn
 from dask_efficiency.show.figures import (
     format_bytes,
@@ -81,6 +80,8 @@ class Conditions:
 
     #: Mean seconds of a task in its thread.
     task_seconds: float = _UNKNOWN
+    #: Seconds that half of the tasks took at most, by the medians of prefixes.
+    median_seconds: float = _UNKNOWN
     #: Mean number of threads with work outstanding, and of those that held a task.
     threads: float = _UNKNOWN
     held_threads: float = _UNKNOWN
@@ -94,6 +95,8 @@ class Conditions:
     gil_of_loops: float = _UNKNOWN
     #: Share of what tasks compute, by samples, that is under the GIL.
     under_gil: float = _UNKNOWN
+    #: The same of the tasks that held the GIL for longest while others waited for it.
+    under_gil_of_holder: float = _UNKNOWN
     gil_of_text: float = _UNKNOWN
     #: Place of most of the waiting for locks, and for the cluster, by cause, of :mod:`dask_efficiency.accounts.waits`;
     #: empty for a cause that has several.
@@ -177,6 +180,11 @@ class Conditions:
     def small_tasks(self) -> bool:
         """True if tasks are so small that Dask's own work on each takes about as long."""
         return self.task_seconds < SMALL_TASK_SECONDS
+
+    @property
+    def long_tasks(self) -> bool:
+        """True if tasks are long enough: in the mean, and most of them."""
+        return self.task_seconds >= TASK_SECONDS and not self.median_seconds < TASK_SECONDS
 
     @property
     def one_by_one(self) -> bool:
@@ -341,15 +349,17 @@ def conditions_of(report: EfficiencyReport) -> Conditions:
     doing, sender = client_doing(report), sending(report)
     return Conditions(
         task_seconds=in_threads / tasks if tasks else math.nan,
+        median_seconds=median_seconds(report),
         threads=report.threads,
         held_threads=whole.ns(*HELD) / 1e9 / wall if wall else math.nan,
         cores=math.nan if report.cores is None else report.cores,
         others=report.others_share or 0.0,
         cores_used=_cores_used(report),
         libraries=whole.ns(Bucket.LIBRARY_THREADS) / cpu if cpu else math.nan,
-        gil_of_loops=_share_of_holders(report, lambda holder: holder.holder == EVENT_LOOP),
-        under_gil=_under_gil(report),
-        gil_of_text=_share_of_holders(report, lambda holder: any(map(_works_on_text, holder.stack))),
+        gil_of_loops=share_of_holders(report, lambda holder: holder.holder == EVENT_LOOP),
+        under_gil=under_gil(report),
+        under_gil_of_holder=under_gil(report, longest_holder(report)),
+        gil_of_text=share_of_holders(report, lambda holder: any(map(works_on_text, holder.stack))),
         places={cause: _place(report, cause) for cause in (LOCK, CLUSTER)},
         children_seconds=children,
         children_share=children / waiting[CHILD] if waiting.get(CHILD) else 0.0,
@@ -410,17 +420,6 @@ def _is_own_code(block: LongHold) -> bool:
     return block.holder == EVENT_LOOP and not block.doing and is_the_users(blamed(block.stack).file)
 
 
-def _share_of_holders(report: EfficiencyReport, meant: Callable[[GilHolder], bool]) -> float:
-    whole = sum(holder.ns for holder in report.gil_holders)
-    return sum(holder.ns for holder in report.gil_holders if meant(holder)) / whole if whole else math.nan
-
-
-def _under_gil(report: EfficiencyReport) -> float:
-    rows = [row for row in report.profile if row.bucket == Bucket.THREAD_CPU]
-    whole = sum(row.ns for row in rows)
-    return sum(row.ns for row in rows if row.cause != NATIVE) / whole if whole else math.nan
-
-
 def _cores_used(report: EfficiencyReport) -> float:
     used = report.ideal_bounds.get("cores", math.nan)
     return used / report.cluster_seconds + (report.others_share or 0.0) if report.cluster_seconds else math.nan
@@ -443,10 +442,6 @@ def _place(report: EfficiencyReport, cause: str) -> str:
     if moved > MOST * sum(waited.values()):
         return SHUFFLE
     return place if ns > MOST * found.total() else ""
-
-
-def _works_on_text(frame: Frame) -> bool:
-    return "pandas" in frame.file and "str" in (frame.file + frame.function).lower().rpartition("pandas")[2]
 
 
 def _waited_for(report: EfficiencyReport) -> str:

@@ -24,7 +24,6 @@ from dask_efficiency.accounts.waits import (
 from dask_efficiency.report.beside_kinds import BESIDE_TEXT
 from dask_efficiency.report.conditions import MANY_GRAPHS, NOTHING_KNOWN, Conditions
 from dask_efficiency.report.memory_needs import GROWS, HOLDS_BACK
-from dask_efficiency.report.sizes import TASK_SECONDS
 from dask_efficiency.show.finding import MOST, WORTH_FINDING
 from dask_efficiency.straggler.observations import SIZES_DIFFER
 
@@ -106,8 +105,10 @@ _CONDITIONS: Mapping[str, Callable[[Conditions], bool]] = {
     "loop-held": lambda facts: facts.loop_held,
     "scheduler-busy": lambda facts: facts.scheduler_busy,
     "imports": lambda facts: facts.imports,
-    "long-tasks": lambda facts: facts.task_seconds >= TASK_SECONDS,
-    "gil-released": lambda facts: facts.under_gil < LITTLE_UNDER_GIL,
+    "long-tasks": lambda facts: facts.long_tasks,
+    "gil-released": lambda facts: (
+        facts.under_gil < LITTLE_UNDER_GIL and not facts.under_gil_of_holder >= LITTLE_UNDER_GIL
+    ),
     "little-gil": lambda facts: facts.under_gil < LITTLE_UNDER_GIL and facts.spilling < SPILLS,
     "larger": lambda facts: facts.sizes.wanted > 1,
     "in-one": lambda facts: facts.waited_for in facts.sizes.in_one,
@@ -131,7 +132,7 @@ _CONDITIONS: Mapping[str, Callable[[Conditions], bool]] = {
     "gathers": lambda facts: facts.client_phase == "gather",
     "sent-by-library": lambda facts: bool(facts.sent_by),
     "graph-built": lambda facts: facts.client_activity == "build",
-    "long-built": lambda facts: facts.client_activity == "build" and facts.task_seconds >= TASK_SECONDS,
+    "long-built": lambda facts: facts.client_activity == "build" and facts.long_tasks,
     "built-of-much": lambda facts: facts.client_activity == "build" and facts.building >= LONG_BUILDING,
     "hashes": lambda facts: facts.client_activity == "hash",
     "pickles": lambda facts: facts.client_activity == "pickle",
@@ -145,7 +146,7 @@ _CONDITIONS: Mapping[str, Callable[[Conditions], bool]] = {
     "imports-itself": lambda facts: facts.client_activity == "import",
     "one-task": lambda facts: facts.held_threads < ONE_TASK and facts.threads > 2 * ONE_TASK,
     "killed": lambda facts: facts.memory.lost_for_memory > MOST,
-    "gil-between-long": lambda facts: facts.gil_of_loops > MOST and facts.task_seconds >= TASK_SECONDS,
+    "gil-between-long": lambda facts: facts.gil_of_loops > MOST and facts.long_tasks,
     "gil-of-loops": lambda facts: facts.gil_of_loops > MOST,
     "cores-full": lambda facts: facts.cores_used >= FULL_CORES and not facts.gil_of_text > MOST,
     "gil-not-of-text": lambda facts: facts.gil_of_text <= MOST,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import math
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -29,9 +30,9 @@ COPIES, OF_MEMORY = 4, 0.5
 MORE_OF_LONGEST = 0.1
 #: Bytes below which results are no partitions or chunks, but a few numbers each. By judgement.
 MIN_CHUNK = 1 << 16
-#: End of the prefix of tasks in which a dataframe is reduced to one partition, unless ``split_out`` says how
-#: many; bytes of a result from which that matters. By judgement.
-TREE, LARGE = "-tree", 1 << 20
+#: Prefixes of tasks in which a dataframe is reduced to one partition, unless ``split_out`` says how many, by names that
+#: nothing without it has, as ``sum`` and ``cov``; and bytes of a result from which that matters. By judgement.
+TREE, LARGE = re.compile(r"(?:\w*groupby\w*|drop_?duplicates|unique|value_?counts)-tree"), 1 << 20
 #: Bytes that a process of Dask takes before it has any data, with pandas: measured.
 PROCESS = 150 << 20
 
@@ -134,7 +135,7 @@ def sizes_of(report: EfficiencyReport) -> Sizes:
         smaller=min(split, int(long.median_seconds / TASK_SECONDS)) if split > 1 else 0,
         processes=_processes(report),
         nthreads=_nthreads(report),
-        in_one=frozenset(n for n, one in known.items() if n.endswith(TREE) and one.max_bytes >= LARGE and threads > 1),
+        in_one=frozenset(n for n, one in known.items() if TREE.fullmatch(n) and one.max_bytes >= LARGE and threads > 1),
         call=_call(report, larger),
     )
 

@@ -98,6 +98,16 @@ def longest_slept(report: EfficiencyReport) -> bool:
     return slept > MOST * row.ns(*HELD)
 
 
+def median_seconds(report: EfficiencyReport) -> float:
+    """Seconds that half of the tasks took at most, by the medians of prefixes; NaN without any."""
+    count, half = 0, sum(one.count for one in report.skew.values()) / 2
+    for one in sorted(report.skew.values(), key=lambda one: one.median_seconds):
+        count += one.count
+        if count > half:
+            return one.median_seconds
+    return math.nan
+
+
 def ran_in_turn(report: EfficiencyReport, prefix: str) -> bool:
     """True if tasks of a prefix took most of the run, though never two of them at a time."""
     skew = report.skew.get(prefix)

@@ -7,14 +7,14 @@ import pytest
 
 from dask_efficiency.accounts.buckets import GOOD, Bucket
 from dask_efficiency.accounts.cluster.scheduler_loop import LoopBlock, SchedulerLoop
-from dask_efficiency.accounts.lines import EVENT_LOOP, NO_CORE, Frame
+from dask_efficiency.accounts.lines import EVENT_LOOP, NATIVE, NO_CORE, PYTHON, Frame
 from dask_efficiency.report.conditions import NOTHING_KNOWN, conditions_of
 from dask_efficiency.report.findings import find
 from dask_efficiency.report.kinds import BESIDE, KINDS, advice, page_of
 from dask_efficiency.report.memory_needs import NO_NEEDS
 from dask_efficiency.report.sizes import Sizes
 from dask_efficiency.report.turnover import LostWorker
-from dask_efficiency.report.values import Amount, ClientRow, GilHolder, HeldFor, LongHold
+from dask_efficiency.report.values import Amount, ClientRow, GilHolder, HeldFor, LongHold, ProfileRow
 from dask_efficiency.runs.path.parts import PathSummary
 from tests.report.samples import causes, changed, report_of, seconds, skew, waiting_for_the_gil
 
@@ -451,3 +451,21 @@ def test_advice_on_the_gil_depends_on_its_holder() -> None:
     assert advised(numbers) == advised(numbers, numbers, text) == f"Use {processes}"
     assert advised(loop, loop, text).startswith("Look for large results, or a busy host")
     assert "one thread" in advised(numbers, threads=1)
+
+
+@pytest.mark.parametrize(("holder", "words"), [("rows", "Use processes"), ("solve", "Make fewer calls, of more data")])
+def test_calls_are_to_be_fewer_only_if_those_that_hold_the_gil_leave_it_to_others(holder: str, words: str) -> None:
+    held = (GilHolder("solve", holder, (Frame(holder, "/home/me/etl.py", 1),), 10),)
+    profile = (ProfileRow("thread-cpu", PYTHON, "rows", (), 22), ProfileRow("thread-cpu", NATIVE, "solve", (), 78))
+    report = waiting_for_the_gil(gil_holders=held, nthreads={"a": 4, "b": 4}, profile=profile)
+    assert advice("thread-noncpu/gil", conditions_of(report)).startswith(words)
+
+
+def test_tasks_are_long_enough_if_most_of_them_are() -> None:
+    def of(short: int) -> str:
+        two = {"fit": skew(count=20, median_seconds=59.0), "load": skew(count=short, median_seconds=0.002)}
+        report = report_of(seconds(thread_cpu=1200, idle=800), skew=two, tasks={"succeeded": 20 + short})
+        return advice("idle/scheduler", conditions_of(report))
+
+    assert of(19).startswith("Look for a busy host")
+    assert of(5000).startswith("Use fewer and longer tasks")

@@ -200,6 +200,19 @@ def test_a_large_aggregation_in_one_task_is_to_be_split() -> None:
     assert "split_out" not in advice("idle/parallelism", conditions_of(replace(report, nthreads={"w0": 1})))
 
 
+@pytest.mark.parametrize(
+    ("name", "takes"),
+    [
+        *((name, True) for name in ("unique-tree", "dropduplicates-tree", "decomposablegroupbyaggregation-tree")),
+        *((name, False) for name in ("nlargest-tree", "mode-tree", "cov-tree", "sum-tree", "mean-tree")),
+    ],
+)
+def test_split_out_is_for_functions_that_take_it(name: str, takes: bool) -> None:
+    tree = skew(count=4, median_seconds=3.0, max_seconds=3.0, max_bytes=80.0 * MIB)
+    report = small(skew={name: tree}, tasks={"succeeded": 4}, waited_for={name: 6.0})
+    assert ("split_out" in advice("idle/parallelism", conditions_of(report))) == takes
+
+
 def test_arrays_of_one_dimension_have_a_call_where_lines_tell_that_they_are_arrays() -> None:
     line = skew(count=1600, median_seconds=0.0033, max_seconds=0.004, median_bytes=4.0 * MIB, longest_key="('x-1', 3)")
     frames = (ProfileRow("thread-cpu", "native", "x", (Frame("mean", "/x/dask/array/reductions.py", 3),), 9),)
