@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 
 from dask_efficiency.runs.trace.run_trace import RunTrace
@@ -106,7 +106,7 @@ def advise(
         limit.tasks,
         len(tried),
         price_per_worker_hour,
-        (*_unknown(cluster, own, limit), *predictions[own].notes),
+        (*_unknown(cluster, own, limit, settings.values()), *predictions[own].notes),
     )
 
 
@@ -135,7 +135,7 @@ def _took(jobs: _Jobs, ensembles: Iterator[Ensemble]) -> dict[Setting, float]:
     return took
 
 
-def _unknown(cluster: ClusterSpec, own: Setting, limit: Limits) -> list[str]:
+def _unknown(cluster: ClusterSpec, own: Setting, limit: Limits, shown: Iterable[Setting]) -> list[str]:
     """Caveats on what the trace does not tell, a sentence each."""
     notes = []
     if len({worker.host for worker in cluster.workers}) > 1 or not cluster.cores:
@@ -145,11 +145,13 @@ def _unknown(cluster: ClusterSpec, own: Setting, limit: Limits) -> list[str]:
             f"No more threads than the {limit.threads:g} cores of the host were tried, as tasks compute on these; "
             "workers on other hosts would have their own: `simulate --cores` tries them."
         )
-    if limit.memory and limit.one_host:
+    if limit.memory > own.memory_limit and limit.one_host:
         notes.append(
             f"Workers spilled, and would not with {format_bytes(limit.memory)} each; a trace does not tell whether the "
             "host has it."
         )
+    if any(one.has_more_memory(own) for one in shown):
+        notes.append("Cost is that of threads: the price of more memory for each of them is not known.")
     if limit.tasks.times(own) > 1:
         notes.append("Larger partitions are simulated at the same work: what each call of a library costs stays.")
     if all(worker.nthreads == 1 for worker in cluster.workers):

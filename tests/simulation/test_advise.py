@@ -7,10 +7,12 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from dask_efficiency import RunTrace, advise
+from dask_efficiency import ClusterSpec, RunTrace, advise
+from dask_efficiency.accounts.skew import Skew
 from dask_efficiency.cli import main
 from dask_efficiency.simulation import Advice, SimulationRefusedError
-from dask_efficiency.simulation.model.advice import AS_IT_WAS, FASTEST
+from dask_efficiency.simulation.advise import _unknown
+from dask_efficiency.simulation.model.advice import AS_IT_WAS, FASTEST, Limits, Setting, TasksByPrefix
 from dask_efficiency.simulation.model.ensemble import Ensemble, SeededJob, Wanted
 from tests.simulation.fake_engine import FakeEngine, recorded
 from tests.simulation.simulation_samples import simulated_by
@@ -45,6 +47,35 @@ def test_larger_partitions_have_numbers_and_the_change() -> None:
     text = str(replace(found, settings={name: replace(one, chunks=4) for name, one in found.settings.items()}))
     assert "partitions 4 times as large, from 63 tasks of" in " ".join(text.split())
     assert "lists of 4 items" in " ".join(text.split())
+
+
+def test_of_several_graphs_their_number_is_told_and_none_of_partitions() -> None:
+    found = advise(recorded(), seeds=2)
+    blocks = TasksByPrefix({"read": Skew(1000, 0.004, 0.006, 0.01, "('read', 3)", median_bytes=2.0**20)}, 4.0, 10)
+    larger = {name: replace(one, chunks=6) for name, one in found.settings.items()}
+    text = " ".join(str(replace(found, tasks=blocks, settings=larger)).split())
+    assert "6 times as large, from 1000 tasks of 4.0 ms and 1.0 MiB in 10 graphs: npartitions= of a dataframe" in text
+    text = " ".join(str(replace(found, tasks=replace(blocks, rounds=1), settings=larger)).split())
+    assert "from 1000 tasks of 4.0 ms and 1.0 MiB: npartitions=167 of a dataframe" in text
+
+
+def test_more_memory_is_named_and_its_price_is_not_known() -> None:
+    found = advise(recorded(), seeds=2)
+    own = replace(found.settings[AS_IT_WAS], memory_limit=2**30)
+    more = replace(own, memory_limit=2**31)
+    settings = {AS_IT_WAS: own, FASTEST: more}
+    text = replace(found, settings=settings).headline
+    assert text.startswith("4 workers of 2 threads, 2.0 GiB each: ")
+    assert text.endswith("of its thread-seconds")
+    notes = _unknown(ClusterSpec.from_trace(recorded()), own, Limits(), settings.values())
+    assert "Cost is that of threads: the price of more memory for each of them is not known." in notes
+
+
+def test_a_worker_that_spilled_below_its_limit_has_no_note_on_a_lower_one() -> None:
+    cluster, own = ClusterSpec.from_trace(recorded()), Setting(4, 1, 2**32)
+    for memory, told in ((2**31, False), (2**33, True)):
+        notes = _unknown(cluster, own, Limits(memory=memory), ())
+        assert any("Workers spilled" in note for note in notes) == told
 
 
 def test_what_a_trace_does_not_tell_is_said() -> None:

@@ -25,8 +25,9 @@ if TYPE_CHECKING:
     import pandas as pd
 
 SATURATION = "distributed.scheduler.worker-saturation"
-#: Share of a memory limit from which Dask spills results, unless a trace's configuration has another.
-TARGET = 0.6
+#: Shares of a memory limit from which Dask spills results, by size and by its process's memory, unless a trace's
+#: configuration has others, or False.
+SPILLS_FROM = {"target": 0.6, "spill": 0.7}
 #: Saturation with which each thread has its next task at hand.
 FULL = 2.0
 #: Share of the time, or of the cost, that a change must save to be advised: what runs of one setting differ by.
@@ -50,6 +51,10 @@ class Setting:
     def threads(self) -> int:
         """Threads of all workers, which are paid for."""
         return self.workers * self.nthreads
+
+    def has_more_memory(self, own: Setting) -> bool:
+        """True if each thread has more memory than in the run's own setting: at a price that is not known."""
+        return self.memory_limit * own.nthreads > own.memory_limit * self.nthreads
 
     def job(self, own: ClusterSpec) -> SimulationJob:
         """Make the job of a run, given its own cluster."""
@@ -75,8 +80,9 @@ class TasksByPrefix:
         runs, prefix = trace.runs, prefix_of_runs(trace)
         ran = np.flatnonzero((runs.start != MISSING) & (runs.stop > runs.start) & (prefix != MISSING))
         took, found = (runs.stop - runs.start) / 1e9, dict[str, Skew]()
-        for number in np.unique(prefix[ran]).tolist():
-            rows = ran[prefix[ran] == number]
+        ran = ran[np.argsort(prefix[ran], kind="stable")]
+        numbers, begins = np.unique(prefix[ran], return_index=True)
+        for number, rows in zip(numbers.tolist(), np.split(ran, begins[1:]), strict=True):
             longest = rows[np.argmax(took[rows])]
             median, most = np.quantile(took[rows], (0.5, 0.95)).tolist()
             key, nbytes = trace.keys[runs.task[longest]], np.maximum(trace.tasks.nbytes[runs.task[rows]], 0)
@@ -242,8 +248,9 @@ def _without_spilling(trace: RunTrace) -> int:
     """Memory limit with which the fullest worker would not have spilled, by its heartbeats; 0 if none did."""
     spilled = np.nan_to_num(trace.series.spilled)
     peak = float(np.max(np.nan_to_num(trace.series.memory) + spilled, initial=0.0, where=spilled > 0))
-    target = trace.config.get("distributed.worker.memory.target", TARGET)
-    return int((1.0 + MARGIN) * peak / (target or 1.0)) >> 20 << 20
+    given = (trace.config.get(f"distributed.worker.memory.{name}", share) for name, share in SPILLS_FROM.items())
+    from_share = min((float(share) for share in given if isinstance(share, int | float) and share), default=1.0)
+    return int((1.0 + MARGIN) * peak / from_share) >> 20 << 20
 
 
 #: Seconds of settings that were simulated; infinite where the run does not end, or workers would be killed.
@@ -288,14 +295,18 @@ def choose(own: Setting, took: Seconds) -> dict[str, Setting]:
     ends = {one: seconds for one, seconds in took.items() if seconds < math.inf}
     if own not in ends:
         return found
-    near = (one for one in ends if ends[one] <= (1.0 + WORTH) * min(ends.values()))
-    # Of those that are as fast, the one that costs least, and changes least.
-    fastest = min(near, key=lambda one: (one.threads, one.chunks, one.nthreads != own.nthreads, ends[one]))
-    if ends[fastest] <= (1.0 - WORTH) * ends[own]:
-        found[FASTEST] = fastest
-    paid = {one: one.threads * ends[one] for one in ends if ends[one] <= (1.0 + WORTH) * ends[own]}
+    most = min((1.0 + WORTH) * min(ends.values()), (1.0 - WORTH) * ends[own])
+    if near := [one for one in ends if ends[one] <= most]:
+        # Of those that are as fast, the one that costs least, and changes least.
+        found[FASTEST] = min(near, key=lambda one: (one.threads, one.chunks, one.nthreads != own.nthreads, ends[one]))
+    paid = {
+        one: one.threads * ends[one]
+        for one in ends
+        if ends[one] <= (1.0 + WORTH) * ends[own]
+        and not (one.has_more_memory(own) and one.workers * one.memory_limit > own.workers * own.memory_limit)
+    }
     cheapest = min(paid, key=paid.__getitem__)
-    if paid[cheapest] < (1.0 - WORTH) * min(paid[one] for one in found.values()):
+    if paid[cheapest] < (1.0 - WORTH) * min(paid[one] for one in found.values() if one in paid):
         found[CHEAPEST] = cheapest
     return found
 

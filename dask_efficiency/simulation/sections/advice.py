@@ -39,12 +39,16 @@ def headline(advice: Advice) -> str:
     setting, now = advice.settings[first], advice.predictions[first].makespan_seconds
     share = advice.thread_seconds(first) / advice.thread_seconds(AS_IT_WAS)
     was = format_seconds(advice.own.makespan_seconds)
-    return f"{in_words(setting)}: {format_seconds(now)} in place of {was}, at {format_share(share)} of its cost"
+    paid = "thread-seconds" if setting.has_more_memory(advice.settings[AS_IT_WAS]) else "cost"
+    what = in_words(setting, advice.settings[AS_IT_WAS])
+    return f"{what}: {format_seconds(now)} in place of {was}, at {format_share(share)} of its {paid}"
 
 
-def in_words(setting: Setting) -> str:
-    """Word a setting."""
+def in_words(setting: Setting, own: Setting) -> str:
+    """Word a setting, with its memory where that is not the run's own."""
     parts = [size(setting.workers, setting.threads)]
+    if setting.memory_limit != own.memory_limit:
+        parts.append(f"{format_bytes(setting.memory_limit)} each")
     if setting.chunks > 1:
         parts.append(f"partitions {setting.chunks} times as large")
     if setting.saturation is not None:
@@ -70,13 +74,14 @@ def table(advice: Advice) -> Section:
     heads = {"setting": "setting", "makespan_seconds": "time", "interval": "90 of 100 runs"}
     heads |= {"saved_seconds": "saves", "efficiency": "efficient", "ideal_memory": "memory for results"}
     heads |= {"thread_seconds": "thread-{}"} if advice.price_per_worker_hour is None else {"money": "cost"}
-    which = (f"{upper_first(name)}: {in_words(setting)}." for name, setting in advice.settings.items())
+    own = advice.settings[AS_IT_WAS]
+    which = (f"{upper_first(name)}: {in_words(setting, own)}." for name, setting in advice.settings.items())
     return section("Settings", as_table(columns(advice), heads), *which)
 
 
 def columns(advice: Advice) -> dict[str, TypedColumn]:
     """Figures of each setting."""
-    of, settings = list(advice.settings), [*advice.settings.values()]
+    of, settings, own = list(advice.settings), [*advice.settings.values()], advice.settings[AS_IT_WAS]
     money = [advice.money(name) for name in of]
     prices = money_scale(max((price for price in money if price is not None), default=0.0))
     paid = [advice.thread_seconds(name) for name in of]
@@ -85,7 +90,7 @@ def columns(advice: Advice) -> dict[str, TypedColumn]:
     saved = [advice.saved(name) for name in of]
     return {
         "setting": words(of),
-        "cluster": words(map(in_words, settings)),
+        "cluster": words(in_words(setting, own) for setting in settings),
         **figures([advice.predictions[name] for name in of]),
         "nthreads": counts(setting.nthreads for setting in settings),
         "times_as_large": counts(setting.chunks for setting in settings),
@@ -109,8 +114,10 @@ def in_code(advice: Advice, setting: Setting) -> list[str]:
     """Changes of the program, a sentence each."""
     found, larger = [], advice.tasks.larger(setting)
     if setting.chunks > 1 and larger:
-        call = in_numbers(call_by_keys(larger) or BEGINNINGS, larger.small, setting.chunks)
-        found.append(f"Make partitions {setting.chunks} times as large, from {larger.small.words(1)}: {call}.")
+        rounds, call = advice.tasks.rounds, call_by_keys(larger) or BEGINNINGS
+        call = call.replace("{n}", "") if rounds > 1 else call  # which each graph has some of
+        call = in_numbers(call, larger.small, setting.chunks)
+        found.append(f"Make partitions {setting.chunks} times as large, from {larger.small.words(rounds)}: {call}.")
     if setting.saturation is not None:
         found.append(f'Set `dask.config.set({{"{SATURATION}": {setting.saturation}}})` before the cluster starts.')
     return found

@@ -83,6 +83,22 @@ def test_nothing_is_chosen_that_is_slower_or_saves_next_to_nothing() -> None:
         assert all(took(one) <= 1.03 for one in chosen.values())
 
 
+def test_of_those_that_save_enough_the_one_that_costs_least_is_the_fastest() -> None:
+    twice, larger = replace(OWN, nthreads=4), replace(OWN, chunks=2)
+    assert choose(OWN, {OWN: 100.0, twice: 95.0, larger: 97.5}) == {AS_IT_WAS: OWN, FASTEST: twice}
+    assert choose(OWN, {OWN: 100.0, twice: 95.0, larger: 96.5})[FASTEST] == larger
+    assert choose(OWN, {OWN: 100.0, twice: 97.5}) == {AS_IT_WAS: OWN}
+
+
+def test_memory_that_a_price_is_not_known_of_makes_nothing_the_cheapest() -> None:
+    fewer, more = replace(OWN, workers=3), replace(OWN, workers=3, memory_limit=8 * GIB)
+    assert choose(OWN, {OWN: 100.0, more: 102.0}) == {AS_IT_WAS: OWN}
+    assert choose(OWN, {OWN: 100.0, more: 102.0, fewer: 101.0})[CHEAPEST] == fewer
+    # All of a host's memory is there anyway.
+    half = replace(OWN, workers=2, memory_limit=8 * GIB)
+    assert choose(OWN, {OWN: 100.0, half: 101.0})[CHEAPEST] == half
+
+
 def test_no_more_threads_than_cores_are_tried_for_tasks_that_compute() -> None:
     _, tried = found(lambda one: 1.0 / one.threads, Limits(threads=4))
     assert max(one.threads for one in tried if one != OWN) <= 4
@@ -204,6 +220,18 @@ def test_memory_without_spilling_is_that_of_the_fullest_heartbeat() -> None:
     needed = limits(trace, ClusterSpec.from_trace(trace)).memory
     assert needed > max(worker.memory_limit for worker in trace.workers)
     assert limits(recorded(), ClusterSpec.from_trace(recorded())).memory == 0
+
+
+@pytest.mark.parametrize(("given", "share"), [({}, 0.6), ({"target": False}, 0.7), ({"target": 0.9}, 0.7)])
+def test_a_worker_spills_by_the_size_of_results_or_else_by_its_memory(given: dict, share: float) -> None:
+    trace = load_trace(SPILLING)
+    every = {"target": 0.6, "spill": 0.7} | given
+    settings = {f"distributed.worker.memory.{name}": value for name, value in every.items()}
+    needed, least = (
+        limits(replace(trace, config={**trace.config, **settings, **more}), ClusterSpec.from_trace(trace)).memory
+        for more in ({}, dict.fromkeys(settings, False))
+    )
+    assert needed == pytest.approx(least / share, abs=2 * MIB)
 
 
 def test_no_larger_partitions_where_memory_is_short_and_no_processes_where_cores_are_full() -> None:
