@@ -155,8 +155,8 @@ def test_what_each_task_carries_is_unmanaged(alone: Client) -> None:
     assert memory.held_peak < MIB
     assert memory.unmanaged_at_peak == memory.peak - sum(held for held, _ in memory.at_peak.values())
     del made
+    eventually(lambda: not any(alone.run(lambda dask_worker: len(dask_worker.state.tasks)).values()))
     with efficiency_report(alone) as after:
-        eventually(lambda: not any(alone.run(lambda dask_worker: len(dask_worker.state.tasks)).values()))
         wait(named(alone, use, nbytes=1))
     (then,) = after.memory.values()
     assert memory.peak - then.peak > 0.9 * 30 * 8 * MIB
