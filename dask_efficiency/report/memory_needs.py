@@ -279,11 +279,13 @@ def _leak(report: EfficiencyReport) -> tuple[float, str, str]:
     grown = {name: max(one.growth or 0.0, 0.0) * hours for name, one in report.memory.items()}
     worker = max(grown, key=lambda name: grown[name], default="")
     # Dask keeps a task's arguments on its worker as long as its result, and they came while others ran.
-    carried = {load.prefix: load.each for load in loads(report) if load.what in (TASKS, GRAPHS)}
+    sent = [load for load in loads(report) if load.what in (TASKS, GRAPHS)]
+    carried = {load.prefix: load.each for load in sent}
+    of_any = sum(load.nbytes for load in sent if not load.prefix)  # of graphs whose tasks are not known
     left = {
         ("tasks", prefix): skew.left_bytes
         for prefix, skew in report.skew.items()
-        if skew.left_bytes > skew.count * carried.get(prefix, 0.0)
+        if skew.left_bytes > skew.count * carried.get(prefix, 0.0) + of_any
     }
     for prefix, nbytes in (item for one in report.memory.values() for item in one.actors.items()):
         left["actors", prefix] = left.get(("actors", prefix), 0.0) + nbytes

@@ -15,6 +15,7 @@ import pytest
 from distributed import Client, LocalCluster, get_worker, wait
 
 from dask_efficiency import EfficiencyPlugin, EfficiencyReport, efficiency_report
+from dask_efficiency.report.memory_needs import needs_of
 from dask_efficiency.report.values import HeldFor
 from tests.plugin.watch import eventually, nothing_runs
 
@@ -145,7 +146,7 @@ def test_what_a_client_scattered_is_held_once_however_many_tasks_use_it(alone: C
     assert "ahead" not in {why for why, *_ in kept(report.report, "DataFrame")}
 
 
-def test_what_each_task_carries_is_unmanaged(alone: Client) -> None:
+def test_what_each_task_carries_is_unmanaged_and_no_leak_of_theirs(alone: Client) -> None:
     """Dask keeps a task's arguments on its worker as long as its result, and counts them nowhere."""
     with efficiency_report(alone) as report:
         made = [named(alone, use, np.full(2**20, float(i)), nbytes=1) for i in range(30)]
@@ -160,6 +161,7 @@ def test_what_each_task_carries_is_unmanaged(alone: Client) -> None:
         wait(named(alone, use, nbytes=1))
     (then,) = after.memory.values()
     assert memory.peak - then.peak > 0.9 * 30 * 8 * MIB
+    assert not needs_of(report.report).grown
 
 
 def test_results_that_share_memory_count_twice_and_unmanaged_memory_shows_it(alone: Client) -> None:
