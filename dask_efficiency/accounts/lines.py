@@ -149,6 +149,11 @@ def has_nothing_to_do(stack: Stack) -> bool:
     return called_by_loop and _SELECTORS.search(innermost.file) is not None
 
 
+def innermost(stack: Stack) -> Frame:
+    """Innermost frame that has a line, without the C code that it calls."""
+    return next((frame for frame in reversed(stack) if frame.file != BUILT_IN), NOWHERE)
+
+
 def blamed(stack: Stack) -> Frame:
     """The line of code that is blamed for a stack: that of the innermost frame of the user's own code.
 

@@ -9,7 +9,7 @@ import gc
 import os
 import sys
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from types import CodeType, FrameType
 
@@ -21,6 +21,7 @@ from dask_efficiency.accounts.intake import fitting
 from dask_efficiency.accounts.lines import BUILT_IN, BY_VALUE, MAX_DEPTH, Frame, Stack
 from dask_efficiency.plugin import names
 from dask_efficiency.plugin.calls import CallsIntoC
+from dask_efficiency.plugin.operations import Operations
 
 #: Lines cached; functions that travel with each task's message are new each time. A guess: some megabytes.
 MAX_KNOWN = 20_000
@@ -97,7 +98,7 @@ class Stacks:
     def __init__(self) -> None:
         #: By identity of a code object, which is kept, and instruction: kind and frame.
         self._known: dict[tuple[int, int], tuple[int, Frame, CodeType]] = {}
-        self.calls = CallsIntoC()
+        self.calls, self._operations = CallsIntoC(), Operations()
         #: By identity of a code object, which is kept, and instruction: True if that is one of :data:`_TURNS`.
         self._interprets: dict[tuple[int, int], tuple[bool, CodeType]] = {}
 
@@ -115,10 +116,17 @@ class Stacks:
 
     def waiting(self, frame: FrameType | None) -> Stack:
         """Stack of a task's thread that waits, as :meth:`task` gives it, and the C code in which it does so."""
+        return self._with_c_code(frame, self.calls.called)
+
+    def computing(self, frame: FrameType | None, *, without_gil: bool) -> Stack:
+        """Stack of a task's thread that computes, as :meth:`task` gives it, and the C code in which it does so."""
+        return self._with_c_code(frame, lambda inner: self._operations.name(inner, without_gil=without_gil))
+
+    def _with_c_code(self, frame: FrameType | None, name: Callable[[FrameType], str]) -> Stack:
         stack = self.task(frame)
         if frame is None or not stack or stack[-1].function != fitting(frame.f_code.co_qualname):
             return stack
-        called = self.calls.called(frame)
+        called = name(frame)
         return (*stack, Frame(called, BUILT_IN, 0)) if called else stack
 
     def task(self, frame: FrameType | None) -> Stack:

@@ -15,6 +15,7 @@ from dask_efficiency.accounts.lines import (
     Stack,
     blamed,
     caller,
+    innermost,
     is_servant,
     is_the_users,
     place_of,
@@ -222,7 +223,8 @@ def reads(stack: Stack, *, by: re.Pattern[str] = READS) -> bool:
 
 def _is_load(stack: Stack) -> bool:
     """True if a function of the user's reads or loads by its name, and what it calls is C."""
-    return is_the_users(stack[-1].file) and READS.search(stack[-1].function) is not None
+    inner = innermost(stack)
+    return is_the_users(inner.file) and READS.search(inner.function) is not None
 
 
 def _own_function(stack: Stack) -> str:
@@ -280,7 +282,7 @@ def _others_ns(report: EfficiencyReport) -> float:
 
 
 def _is_in_own_code(stack: Stack) -> bool:
-    return bool(stack) and is_the_users(stack[-1].file)
+    return is_the_users(innermost(stack).file)
 
 
 def _computed(report: EfficiencyReport, exact: Iterable[ProfileRow]) -> list[tuple[str, str, Stack, int]]:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from functools import lru_cache
 
 from dask_efficiency.report.computing_recipes import COMPUTING
+from dask_efficiency.report.number_recipes import NUMBERS
 from dask_efficiency.report.recipe_text import NOTHING, Recipe, Weighted, read_recipes
 from dask_efficiency.show.shown import late
 
@@ -271,7 +272,7 @@ partition-on: Writing a file for each value of partition_on, in each partition
     stack: dask/dataframe/io/parquet/arrow.py _write_partitioned
     share: 0.3
     Where it has many values, shuffle by that column first, so that the rows of each come together.
-{COMPUTING}csv-one-file: Threads idle: partitions go into one CSV file in turn
+{NUMBERS}{COMPUTING}csv-one-file: Threads idle: partitions go into one CSV file in turn
     kinds: idle/parallelism
     tasks: *write_csv* *write-csv*
     Write a file for each partition, to_csv("part-*.csv"), or Parquet: single_file=True appends them in turn.

@@ -434,10 +434,69 @@ SEEN = [
         "client",
         "7: me/a.py f > dask/array/core.py from_array > dask/tokenize.py register_numpy.<locals>.normalize_array",
     ),
+    *(
+        _seen(name, kind, f"7: me/a.py f > {inner}")
+        for name, kind, inner in (
+            ("list-search", _GIL, "<built-in> in(str,list)"),
+            ("list-search", "busy", "<built-in> index(list,int)"),
+            ("list-front", _GIL, "<built-in> pop(list,0)"),
+            ("array-search", "computing", "<built-in> in(?,int64)"),
+            ("builtins-on-arrays", _GIL, "<built-in> sum(float64)"),
+            ("builtins-on-arrays", "busy", "<built-in> set(uint16)"),
+            ("integer-products", "busy", "<built-in> @(int64,int64)"),
+            ("integer-products", "busy", "numpy/_core/numeric.py tensordot > <built-in> dot(int32,int32)"),
+            ("integer-products", "busy", "<built-in> @(?,int8)"),
+            ("half-floats", "busy", "<built-in> *(float16,float16)"),
+            ("long-floats", "busy", "<built-in> +(float64,longdouble)"),
+            ("object-arrays", "busy", "<built-in> +(object,object)"),
+            ("object-arrays", "computing", "<built-in> sort(object)"),
+            ("text-arrays", "busy", "<built-in> ==(text,str)"),
+            ("arrays-of-lists", _GIL, "<built-in> array(list)"),
+            ("einsum", "busy", "numpy/_core/einsumfunc.py einsum > <built-in> c_einsum"),
+            ("inverses", "busy", "numpy/linalg/_linalg.py inv"),
+            ("singular-values", "busy", "numpy/linalg/_linalg.py svd"),
+            ("eigenvalues", "busy", "numpy/linalg/_linalg.py eig"),
+            ("fits", "computing", "numpy/lib/_polynomial_impl.py polyfit > numpy/linalg/_linalg.py lstsq"),
+            ("curve-fits", "busy", "scipy/optimize/_minpack_py.py curve_fit > scipy/optimize/_minpack_py.py leastsq"),
+            ("interpolation", "busy", "scipy/interpolate/_ndgriddata.py griddata"),
+            ("interpolators", "computing", "scipy/interpolate/_interpolate.py interp1d.__init__"),
+            ("regridding", "busy", "xesmf/frontend.py Regridder.__init__ > xesmf/backend.py esmf_regrid_build"),
+            ("distances", "busy", "scipy/spatial/distance.py cdist"),
+            ("convolutions", "busy", "numpy/_core/numeric.py convolve > <built-in> correlate"),
+            (
+                "rank-filters",
+                "busy",
+                "scipy/ndimage/_filters.py median_filter > scipy/ndimage/_filters.py _rank_filter",
+            ),
+            ("pixel-functions", "computing", "scipy/ndimage/_filters.py generic_filter"),
+            ("sparse-by-value", "computing", "scipy/sparse/_lil.py _lil_base.__setitem__"),
+            (
+                "sparse-by-value",
+                "computing",
+                "scipy/sparse/_index.py IndexMixin.__setitem__ > scipy/sparse/_compressed.py f",
+            ),
+            ("sparse-made-dense", "busy", "scipy/sparse/_compressed.py _cs_matrix.toarray"),
+            ("histograms", "busy", "numpy/lib/_histograms_impl.py histogram > numpy/_core/fromnumeric.py searchsorted"),
+            ("calendars", "computing", "xarray/coding/times.py _decode_datetime_with_cftime"),
+            ("sequences", "computing", "Bio/SeqIO/FastaIO.py FastaIterator.__next__"),
+        )
+    ),
 ]
 
 #: Kind of finding, and stacks that look like those of a recipe, and are healthy, or something else.
 HEALTHY = [
+    *(
+        ("busy", _stacks(f"7: me/a.py f > {inner}"))
+        for inner in (
+            "<built-in> in(str,set)",
+            "<built-in> @(float64,float64)",
+            "<built-in> *(int64,int64)",
+            "numpy/_core/fromnumeric.py sum > <built-in> reduce",
+            "<built-in> array(float64)",
+            "<built-in> sort(float32)",
+            "<built-in> ==(category,str)",
+        )
+    ),
     # files that Dask's own readers parse, joins that Dask makes, one selection by flags, and a table that is read again
     ("busy", _stacks("9: dask/dataframe/io/csv.py pandas_read_text > pandas/io/parsers/readers.py read_csv")),
     (

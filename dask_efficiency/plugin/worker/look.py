@@ -284,8 +284,12 @@ class Look:
                     watched.state, watched.polls = told(watched.state, watched.stack)
             if not watched.stack and self._frames and self._stacks is not None:
                 frame = self._frames.get(ident)
-                made = self._stacks.task if watched.state in (RUNNING, GIL) else self._stacks.waiting
-                watched.stack, watched.interprets = made(frame), self._stacks.interprets(frame)
+                watched.interprets = self._stacks.interprets(frame)
+                if watched.state in (RUNNING, GIL):
+                    runs_c = watched.state == RUNNING and not watched.interprets
+                    watched.stack = self._stacks.computing(frame, without_gil=runs_c)
+                else:
+                    watched.stack = self._stacks.waiting(frame)
             self._waited_for_core(watched, key, core)
             seen[ident] = _Seen(ident, watched, key, fresh, core, watched.state)
         return seen

@@ -27,6 +27,7 @@ SELECT = Frame("EpollSelector.select", selectors.__file__, 469)
 STACKS = SimpleNamespace(
     task=lambda frame: (frame,),
     waiting=lambda frame: (frame,) if frame is not None else (),
+    computing=lambda frame, *, without_gil: (frame,) if frame is not None else (),
     loop=lambda frame, depth=0: (frame,),
     calls=SimpleNamespace(hold_up=lambda frame: False),
     interprets=lambda frame: frame == A,
