@@ -66,16 +66,6 @@ inverses: Inverting matrices
     stack: scipy/linalg/*_basic.py inv|pinv
     stack: scipy/linalg/*basic.py inv|pinv
     Solve the equations, by numpy.linalg.solve or lstsq, or factor once, by scipy.linalg.cho_factor.
-singular-values: Singular values of whole matrices
-    kinds: busy
-    stack: numpy/linalg/*linalg.py svd|matrix_rank|cond
-    stack: scipy/linalg/*decomp_svd.py svd
-    Pass full_matrices=False, or compute the few that you use, by scipy.sparse.linalg.svds.
-eigenvalues: Eigenvalues of whole matrices
-    kinds: busy
-    stack: numpy/linalg/*linalg.py eig|eigh|eigvals|eigvalsh
-    stack: scipy/linalg/*decomp.py eig|eigh|eigvals|eigvalsh
-    Use eigh for symmetric matrices, and scipy.sparse.linalg.eigsh for the few largest.
 fits: Fits, point by point
     kinds: python busy
     stack: numpy/lib/*polynomial* polyfit|polyval

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from functools import lru_cache
 
 from dask_efficiency.report.computing_recipes import COMPUTING
+from dask_efficiency.report.library_recipes import LIBRARIES
 from dask_efficiency.report.number_recipes import NUMBERS
 from dask_efficiency.report.recipe_text import NOTHING, Recipe, Weighted, read_recipes
 from dask_efficiency.show.shown import late
@@ -251,6 +252,24 @@ frame-by-row: The client goes through a dataframe's partitions, one by one
     stack: dask/dataframe/*collection.py DataFrame.iterrows|DataFrame.itertuples|*.__iter__|Series.items
     share: 0.3
     Do it in tasks, by map_partitions: here each partition is computed in turn, and comes to the client.
+asking-scheduler: Asking the scheduler, again and again
+    kinds: client one-by-one
+    stack: distributed/client.py Client.who_has|Client.has_what|Client.scheduler_info|Client.nthreads|Client.ncores
+    stack: distributed/client.py Client.processing|Client.list_datasets|Client.get_metadata|Client.get_versions
+    share: 0.3
+    Ask once, before the loop: each call is a round trip, and its answer describes all of the cluster.
+rebalance: Moving results between workers, by hand
+    kinds: client
+    stack: distributed/client.py Client.rebalance|Client._rebalance|Client.replicate|Client._replicate
+    share: 0.3
+    Leave it out: tasks go to where their inputs are, and results are copied as they are needed.
+visualized: Drawing the graph
+    kinds: client
+    stack: dask/base.py visualize*
+    stack: dask/dot.py *
+    stack: graphviz/* *
+    share: 0.3
+    Draw a small example of it, or leave it out: a graph of thousands of tasks takes long, and shows nothing.
 restart: Restarting all workers
     kinds: client
     stack: distributed/client.py Client.restart|Client._restart
@@ -272,7 +291,7 @@ partition-on: Writing a file for each value of partition_on, in each partition
     stack: dask/dataframe/io/parquet/arrow.py _write_partitioned
     share: 0.3
     Where it has many values, shuffle by that column first, so that the rows of each come together.
-{NUMBERS}{COMPUTING}csv-one-file: Threads idle: partitions go into one CSV file in turn
+{NUMBERS}{LIBRARIES}{COMPUTING}csv-one-file: Threads idle: partitions go into one CSV file in turn
     kinds: idle/parallelism
     tasks: *write_csv* *write-csv*
     Write a file for each partition, to_csv("part-*.csv"), or Parquet: single_file=True appends them in turn.

@@ -1,0 +1,151 @@
+"""Recipes for what threads compute with further libraries, and with the standard library, as text."""
+
+#: The surer ones first: docs/recipes.md explains the form.
+LIBRARIES = """\
+fits-files: Reading FITS files
+    kinds: python busy
+    stack: astropy/io/fits/* *
+    Open each file once, with memmap=True, and read parts by hdu.section: headers are parsed in Python.
+netcdf-reads: Reading from netCDF files, chunk by chunk of the file
+    kinds: python busy
+    stack: xarray/backends/netCDF4_.py NetCDF4ArrayWrapper.*
+    stack: xarray/backends/scipy_.py ScipyArrayWrapper.*
+    unless: xarray/* *.to_netcdf
+    Make chunks= multiples of the file's own (encoding["chunksizes"]): each is unpacked for any part of it.
+zarr-chunks: Zarr's chunks, unpacked or packed for each part of them
+    kinds: python busy
+    stack: zarr/* *
+    stack: numcodecs/* *.decode*
+    unless: numcodecs/* *.encode
+    unless: zarr/codecs/* *encode*
+    Give each Dask chunk whole Zarr chunks, of some MB: each is handled whole for any part, in Python.
+packed-values: Values that are scaled and masked as they are read
+    kinds: python busy
+    stack: xarray/coding/variables.py *
+    stack: xarray/coding/common.py *
+    Select before values are needed, pass mask_and_scale=False, or store what is used often as float32.
+grib: Reading GRIB messages one by one
+    kinds: python busy
+    stack: cfgrib/* *
+    stack: gribapi/* *
+    stack: eccodes/* *
+    Keep the index file (indexpath=), or write them as Zarr once: messages are found and decoded one by one.
+medical-images: Reading images slice by slice, with their headers
+    kinds: python busy
+    stack: pydicom/* *
+    stack: nibabel/* *
+    Write each volume as Zarr or .npy once; stop_before_pixels=True reads a header alone.
+statistics-files: Files of other statistics programs, decoded row by row
+    kinds: python busy
+    stack: pandas/io/sas/* *
+    stack: pandas/io/stata.py *
+    Write them as Parquet, once: tasks then read just the columns and rows that they need.
+pandas-json: Parsing JSON by pandas, whole texts at a time
+    kinds: python busy
+    stack: pandas/io/json/_json.py *
+    Pass lines=True and engine="pyarrow", or write it as Parquet once, which has types and columns.
+features: Reading features of maps one by one
+    kinds: python busy
+    stack: fiona/* *
+    stack: geopandas/io/* *
+    Read by engine="pyogrio" with use_arrow=True, or write GeoParquet once.
+spatial-index: A spatial index, filled or asked one by one
+    kinds: python busy
+    stack: rtree/* *
+    Use shapely.STRtree, made of one array and asked by one, or sjoin() of GeoPandas.
+text-as-python: Text that is parsed as Python
+    kinds: python busy
+    stack: ast.py literal_eval|parse
+    stack: <built-in> eval(*|exec(*
+    share: 0.3
+    Write such columns as JSON, or as lists in Parquet: parsing Python takes a compiler for each text.
+replaced-values: Replacing many values, a pass for each
+    kinds: python busy
+    stack: pandas/core/internals/blocks.py Block.replace*|Block._replace*
+    stack: pandas/core/array_algos/replace.py *
+    Use map() with a dict, or category codes: replace() goes through the column once for each value.
+columns-one-by-one: Columns added one by one
+    kinds: python busy
+    stack: pandas/core/frame.py DataFrame.insert|DataFrame._set_item*|DataFrame.__setitem__
+    Collect the columns in a dict, and make one frame of it, or concat() once: each adds a block of its own.
+index-levels: Indexes of several levels
+    kinds: python busy
+    stack: pandas/core/indexes/multi.py *
+    Keep the levels as columns, or sort the index once: its values are tuples, and looked up as objects.
+expressions-of-text: Expressions that are parsed as text
+    kinds: python busy
+    stack: pandas/core/computation/* *
+    Write query() and eval() as masks and arithmetic: on small frames, parsing takes longer than the work.
+merged: Merging tables, by their keys
+    kinds: busy
+    stack: pandas/core/reshape/merge.py *
+    Merge on numbers or categories, drop columns before, and pass a small table whole: keys are hashed anew.
+pivoted: Tables turned from long to wide
+    kinds: python busy
+    stack: pandas/core/reshape/pivot.py *
+    stack: pandas/core/reshape/reshape.py *
+    Aggregate first, with observed=True and few columns; wide tables have a cell for each pair.
+dummies: Columns for each category
+    kinds: python busy
+    stack: pandas/core/reshape/encoding.py *
+    Keep codes of categories, or make sparse=True columns: each value gets a column of its own.
+statistics-in-pairs: Statistics of pairs, one by one
+    kinds: python busy
+    stack: scipy/stats/_stats_py.py spearmanr|pearsonr|kendalltau|ttest_*|ks_*|rankdata|zscore|mode
+    stack: scipy/stats/_mannwhitneyu.py *
+    stack: scipy/stats/_correlation.py *
+    Pass whole arrays with axis=, or take all pairs at once by numpy.corrcoef, of ranks for Spearman's.
+splines: Images interpolated by splines of order 3
+    kinds: python busy
+    stack: scipy/ndimage/*interpolation.py *
+    stack: skimage/transform/* *
+    Pass order=1 or 0 where that is enough, or filter once by spline_filter, with prefilter=False.
+gaussian: Gaussian filters, over wide windows
+    kinds: python busy
+    stack: scipy/ndimage/*filters.py gaussian_filter|gaussian_filter1d
+    Pass a smaller truncate=, work on a coarser image, or use FFTs for a large sigma; float32 is faster.
+fourier: Fourier transforms
+    kinds: busy
+    stack: numpy/fft/*pocketfft.py *
+    stack: scipy/fft/* *
+    Pad to scipy.fft.next_fast_len(n), use rfft for real values, and scipy.fft, which stays in float32.
+drawn-samples: Samples drawn by shuffling everything
+    kinds: python busy
+    stack: <built-in> choice(*|permutation(*|shuffle(*|permuted(*
+    share: 0.3
+    Use numpy.random.default_rng().choice(n, k, replace=False) or integers(): others shuffle all of it.
+collected-garbage: gc.collect(), which visits all objects
+    kinds: python busy
+    stack: <built-in> collect|collect(*
+    share: 0.2
+    Leave it out: memory of arrays and tables is freed at once, and each collection visits all objects.
+process-figures: Asking for figures of the process
+    kinds: python busy
+    stack: psutil/* *
+    share: 0.3
+    Ask seldom, or leave it to Dask, whose workers have them: each question reads files of the system.
+warnings: Warnings, one by one
+    kinds: python busy
+    stack: warnings.py *
+    share: 0.3
+    Mend what they warn of, or filter them before the loop: each is compared with all filters.
+counted: Counting items one by one
+    kinds: python busy
+    stack: collections/__init__.py Counter.*
+    share: 0.3
+    Use numpy.unique(return_counts=True), numpy.bincount or value_counts(): Counter hashes each item.
+copied-files: Files that are copied, or unpacked, in tasks
+    kinds: python busy waits
+    stack: shutil.py *
+    Read them where they are, or copy once for each host, by a worker plugin or client.run.
+tokenizers: Texts cut into tokens, in Python
+    kinds: python busy
+    stack: nltk/* *
+    stack: transformers/tokenization_utils.py *
+    stack: sklearn/feature_extraction/text.py *
+    Use a fast tokenizer (tokenizers, use_fast=True), or spaCy's pipe(), for many texts at a time.
+one-prediction: Models of Keras, by predict()
+    kinds: python busy
+    stack: keras/* *.predict
+    Give predict() many rows at a time, or call the model itself, model(x): each predict() sets up anew.
+"""
