@@ -243,10 +243,11 @@ async def session(mode: Mode, work: Work, slowness: float = 1.0) -> AsyncIterato
     from distributed import Client, Scheduler, Worker
 
     from dask_efficiency import EfficiencyPlugin
+    from dask_efficiency.plugin import messages
     from dask_efficiency.plugin.bootstrap import EfficiencyWorkerPlugin
-    from dask_efficiency.plugin.scheduler import idle_watch, straggler_watch
+    from dask_efficiency.plugin.scheduler import idle_watch, loop_meter, straggler_watch
     from dask_efficiency.plugin.scheduler import meter as scheduler_meter
-    from dask_efficiency.plugin.worker import hooks, pending, threads
+    from dask_efficiency.plugin.worker import aside, hooks, pending, threads
     from dask_efficiency.plugin.worker.sensors import readings
 
     dask.config.set(QUIET | mode.config)
@@ -257,6 +258,11 @@ async def session(mode: Mode, work: Work, slowness: float = 1.0) -> AsyncIterato
     # A task that does nothing is too short to tell how fast a worker is, however slow the program.
     pending.MIN_RATED_NS = hooks.MIN_RATED_NS = round(pending.MIN_RATED_NS * slowness)
     threads.MIN_TASK_NS = round(threads.MIN_TASK_NS * slowness)  # nor is its memory measured
+    # Messages count as short ones, and threads look at them, as at full speed.
+    messages.MIN_NS, messages.LONG_NS = round(messages.MIN_NS * slowness), round(messages.LONG_NS * slowness)
+    loop_meter.LOOK_NS, loop_meter.HOOK_NS = round(loop_meter.LOOK_NS * slowness), round(loop_meter.HOOK_NS * slowness)
+    loop_meter.INTERVAL_SECONDS *= slowness
+    aside.PERIOD_SECONDS *= slowness
     straggler_watch.heartbeat_interval = lambda workers: 0  # and comparisons,
     readings.READING_SECONDS = 0  # and readings of sensors: at each new heartbeat
     # What a poll may take before it is cut off.

@@ -92,13 +92,13 @@ def bytecodes(mode: str, tasks: int) -> None:
     counted = Bytecodes()
 
     async def work() -> None:
-        async with session(MODES[mode], WORK["no-op"]) as here:
+        async with session(MODES[mode], WORK["no-op"], SLOWNESS) as here:
             await here.compute(2 * WORK["no-op"].batch)
             counted.start()
             await here.compute(tasks)
             counted.stop()
 
-    run(work)
+    run(work, SLOWNESS)
     counted.print(tasks)
 
 
