@@ -13,6 +13,7 @@ import random
 from collections import defaultdict, deque
 from collections.abc import Callable, Sequence
 from functools import wraps
+from pickle import PickleBuffer
 from threading import RLock, get_ident
 from time import monotonic_ns as clock
 from typing import Any, NamedTuple
@@ -91,14 +92,8 @@ class _PickledTask(NamedTuple):
     code: Frame
 
 
-class _AtWork:
-    """Pickling in the message that a thread is at work on."""
-
-    __slots__ = ("count", "ns", "tasks")
-
-    def __init__(self) -> None:
-        self.ns = self.count = 0
-        self.tasks: list[_PickledTask] = []
+#: Nanoseconds and number of the objects that were pickled in a message, and its tasks that were noted.
+_Inside = tuple[int, int, Sequence[_PickledTask]]
 
 
 class Tally:
@@ -130,8 +125,10 @@ class Messages:
         #: Of several workers in a process, the one that reports.
         self._reporter: object = None
         self._rows: dict[Parcel, _Row] = {}
-        #: By thread.
-        self._at_work: dict[int, _AtWork] = {}
+        #: By thread that is at work on a message: tasks in it that were noted.
+        self._at_work: dict[int, list[_PickledTask] | None] = {}
+        #: Time of all objects that were pickled and unpickled, their numbers, and that at which the next one is noted.
+        self._pickled, self._due = _Row(), 0
         self._long: deque[tuple[int, int, int, Parcel]] = deque(maxlen=MAX_LONG)
         self._one_in = random.Random()
         #: Changes whenever it begins and ends: somebody else's wrapper may keep one of ours in place.
@@ -187,23 +184,23 @@ class Messages:
         return timed  # type: ignore[no-any-return]
 
     def _dumping(self, dumps: Callable[..., Any]) -> Callable[..., Any]:
-        at_work, tallies, chance = self._at_work, self._tallies, self._one_in.random
+        at_work, pickled, tallies, chance = self._at_work, self._pickled, self._tallies, self._one_in.random
         generation = self._generation
 
         def timed(msg: Any, serializers: Any, on_error: Any, context: Any, frame_split_size: Any) -> Any:
             if generation != self._generation:
                 return dumps(msg, serializers, on_error, context, frame_split_size)
-            thread, work = get_ident(), _AtWork()
-            at_work[thread] = work
+            thread, ns, count = get_ident(), pickled.ns, pickled.count
+            at_work[thread] = None
             began = clock()
             try:
                 frames = dumps(msg, serializers, on_error, context, frame_split_size)
             finally:
-                took = clock() - began
-                at_work.pop(thread, None)
+                took, tasks = clock() - began, at_work.pop(thread, None)
             weight = 1 if took >= MIN_NS or _is_large(frames) else ONE_IN if chance() * ONE_IN < 1 else 0
-            if weight or work.tasks:
-                self.guard(self._count, SENDING, msg, frames, work, began, took, thread, weight)
+            if weight or tasks:
+                inside = pickled.ns - ns, pickled.count - count, tasks or ()
+                self.guard(self._count, SENDING, msg, frames, inside, began, took, thread, weight)
             elif (tally := tallies.get(thread)) is not None:
                 tally.ns += took
             return frames
@@ -211,23 +208,23 @@ class Messages:
         return timed
 
     def _loading(self, loads: Callable[..., Any]) -> Callable[..., Any]:
-        at_work, tallies, chance = self._at_work, self._tallies, self._one_in.random
+        at_work, pickled, tallies, chance = self._at_work, self._pickled, self._tallies, self._one_in.random
         generation = self._generation
 
         def timed(frames: Any, deserialize: Any, deserializers: Any) -> Any:
             if generation != self._generation:
                 return loads(frames, deserialize, deserializers)
-            thread, work = get_ident(), _AtWork()
-            at_work[thread] = work
+            thread, ns, count = get_ident(), pickled.ns, pickled.items
+            at_work[thread] = None
             began = clock()
             try:
                 msg = loads(frames, deserialize, deserializers)
             finally:
-                took = clock() - began
-                at_work.pop(thread, None)
+                took, tasks = clock() - began, at_work.pop(thread, None)
             weight = 1 if took >= MIN_NS or _is_large(frames) else ONE_IN if chance() * ONE_IN < 1 else 0
-            if weight or work.tasks:
-                self.guard(self._count, RECEIVING, msg, frames, work, began, took, thread, weight)
+            if weight or tasks:
+                inside = pickled.ns - ns, pickled.items - count, tasks or ()
+                self.guard(self._count, RECEIVING, msg, frames, inside, began, took, thread, weight)
             elif (tally := tallies.get(thread)) is not None:
                 tally.ns += took
             return msg
@@ -235,43 +232,36 @@ class Messages:
         return timed
 
     def _pickling(self, dumps: Callable[..., Any]) -> Callable[..., Any]:
-        at_work, generation = self._at_work, self._generation
+        sums, generation = self._pickled, self._generation
 
         @wraps(dumps)
-        def timed(x: Any, *, buffer_callback: Any = None, **kwargs: Any) -> Any:
-            work = at_work.get(get_ident())
-            if work is None or generation != self._generation:
-                return dumps(x, buffer_callback=buffer_callback, **kwargs)
-            buffers, taking = list[int](), None
-            if buffer_callback is not None:
-
-                def taking(buffer: Any) -> Any:
-                    buffers.append(self.guard(_nbytes_of_buffer, buffer) or 0)
-                    return buffer_callback(buffer)
-
+        def timed(x: Any, *, buffer_callback: Any = None, protocol: Any = None) -> Any:
+            buffers: list[Any] = []
             began = clock()
-            pickled = dumps(x, buffer_callback=taking, **kwargs)
+            pickled = dumps(x, buffer_callback=buffer_callback and buffers.append, protocol=protocol)
             took = clock() - began
-            work.ns += took
-            work.count += 1
-            if issubclass(type(x), GraphNode) and (took >= LONG_NS or self._one_in.random() * ONE_IN < 1):
-                self.guard(self._note, work, x, took, len(pickled) + sum(buffers))
+            sums.ns += took
+            sums.count += 1
+            if (took >= LONG_NS or sums.count >= self._due) and generation == self._generation:
+                self.guard(self._note, x, took, pickled, *buffers)
+            for buffer in buffers:
+                buffer_callback(buffer)
             return pickled
 
         return timed
 
     def _unpickling(self, loads: Callable[..., Any]) -> Callable[..., Any]:
-        at_work, generation = self._at_work, self._generation
+        sums, generation = self._pickled, self._generation
 
         @wraps(loads)
         def timed(x: Any, *, buffers: Any = ()) -> Any:
             began = clock()
             found = loads(x, buffers=buffers)
-            if (work := at_work.get(get_ident())) is not None and generation == self._generation:
-                work.ns += (took := clock() - began)
-                work.count += 1
-                if took >= LONG_NS and issubclass(type(found), GraphNode):
-                    self.guard(self._note, work, found, took, self.guard(_bytes_of, (x, *buffers)) or 0)
+            took = clock() - began
+            sums.ns += took
+            sums.items += 1
+            if took >= LONG_NS and generation == self._generation:
+                self.guard(self._note, found, took, x, *buffers)
             return found
 
         return timed
@@ -281,18 +271,16 @@ class Messages:
 
         @wraps(read)
         def timed(stream: Any, buf: Any) -> Any:
-            is_timed = len(buf) > CHUNK and generation == self._generation
-            tally, began = tallies.get(get_ident()) if is_timed else None, clock()
+            began = clock() if len(buf) > CHUNK else 0
             try:
                 found = read(stream, buf)
             finally:
                 del buf  # the traceback of an error, which streams keep, would keep it as well
-            if tally is None:
-                return found
-            took = clock() - began
-            tally.ns += took
-            tally.ns_read += took
-            tally.bytes_read += found or 0
+            if began and generation == self._generation and (tally := tallies.get(get_ident())) is not None:
+                took = clock() - began
+                tally.ns += took
+                tally.ns_read += took
+                tally.bytes_read += found or 0
             return found
 
         return timed
@@ -302,13 +290,12 @@ class Messages:
 
         @wraps(write)
         def timed(stream: Any, data: Any) -> Any:
-            is_timed = len(data) > CHUNK and generation == self._generation
-            tally, began = tallies.get(get_ident()) if is_timed else None, clock()
+            began = clock() if len(data) > CHUNK else 0
             try:
                 return write(stream, data)
             finally:
                 del data  # as of a read
-                if tally is not None:
+                if began and generation == self._generation and (tally := tallies.get(get_ident())) is not None:
                     self.guard(self._wrote, tally, stream, clock() - began)
 
         return timed
@@ -322,27 +309,33 @@ class Messages:
             tally.streams[stream], tally.last = tally.last, None
         self._add(tally.streams.get(stream, _UNKNOWN), took, 0, 0, tally.ident)
 
-    @staticmethod
-    def _note(work: _AtWork, task: GraphNode, took: int, nbytes: int) -> None:
-        """Note a task that took long to pickle, or that stands for others."""
-        parts = task_parts(task, nbytes) if took >= LONG_NS else ("", NOWHERE)
-        work.tasks.append(_PickledTask(took, nbytes, prefix_of_key(task.key), *parts))
+    def _note(self, task: Any, took: int, *pickled: Any) -> None:
+        """Note a task in a message that took long to pickle, or that stands for others."""
+        if self._pickled.count >= self._due:
+            self._due = self._pickled.count + 1 + int(self._one_in.random() * (2 * ONE_IN - 1))
+        thread = get_ident()
+        if thread in self._at_work and issubclass(type(task), GraphNode):
+            nbytes = _bytes_of(memoryview(one) if type(one) is PickleBuffer else one for one in pickled)
+            parts = task_parts(task, nbytes) if took >= LONG_NS else ("", NOWHERE)
+            self._at_work[thread] = noted = self._at_work[thread] or []
+            noted.append(_PickledTask(took, nbytes, prefix_of_key(task.key), *parts))
 
     def _count(
-        self, way: str, msg: Any, frames: Any, work: _AtWork, began: int, took: int, thread: int, weight: int = 1
+        self, way: str, msg: Any, frames: Any, inside: _Inside, began: int, took: int, thread: int, weight: int = 1
     ) -> None:
         """Count a message: tasks that took long to pickle by the objects in them, and what is left by its operation.
 
         It stands for ``weight`` short ones; of 0, only the tasks in it count.
         """
         tally, nbytes = self._tallies.get(thread), _bytes_of(frames)
+        ns, pickled, tasks = inside
         what, results = content(msg, all_of_it=took >= MIN_NS)
         whole, count, items = Parcel(way, what), 1, 0
         if results is not None:
-            is_pickled = took >= LONG_NS and (work.ns > PICKLED * took or work.count > MANY)
+            is_pickled = took >= LONG_NS and (ns > PICKLED * took or pickled > MANY)
             whole, count, items = of_results(way, results, is_pickled=is_pickled)
         left, rest, most, most_ns = took, nbytes, whole, 0
-        for one in work.tasks:
+        for one in tasks:
             of = Parcel(way, TASKS, one.prefix, one.kind, code=one.code)
             if one.ns < LONG_NS:
                 self._add(of, 0, ONE_IN, one.nbytes * ONE_IN, thread, sizes=[one.nbytes] * ONE_IN)
@@ -444,10 +437,6 @@ def _is_large(frames: Any) -> bool:
         return len(frames[-1]) > CHUNK
     except (LookupError, TypeError):
         return False
-
-
-def _nbytes_of_buffer(buffer: Any) -> int:
-    return memoryview(buffer).nbytes
 
 
 def _bytes_of(frames: Any) -> int:

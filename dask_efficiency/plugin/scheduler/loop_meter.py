@@ -45,12 +45,15 @@ from dask_efficiency.plugin.stacks import MAX_WALKED, Stacks, frames_of_others, 
 
 #: Nanoseconds between two calls of a handler in which plugins are timed, at least: some 50 samples a second.
 LOOK_NS = 20_000_000
-#: CPU time, for each handler, that placing and removing the timers may take, as a share of the time.
-MAX_SHARE = 0.0005
+#: CPU time, for each handler, that placing and removing the timers, and their calls, may take, as a share of the time;
+#: and what one call takes.
+MAX_SHARE, HOOK_NS = 0.0005, 1_000
 #: Seconds between two looks of the thread, on average: half of the shortest block that is reported.
 INTERVAL_SECONDS = 0.05
 #: Share of the turns' time in which callbacks are timed, at most: each takes some microseconds longer. A guess.
 MAX_LOOKED_AT = 0.03
+#: Turns up to which no event waits long enough to tell, nanoseconds.
+SHORT_NS = 100_000
 #: Turns that are left out at most before one is looked at. A guess.
 MAX_LEFT_OUT = 4
 #: Blocks of the event loop that are kept, the last ones.
@@ -188,19 +191,24 @@ class LoopMeter:
 
     def _timed_select(self, select: Callable[..., Any]) -> Callable[..., Any]:
         def timed_select(timeout: float | None = None) -> Any:
-            self._idle_since = began = clock()
+            began = now = clock()
             turn = began - self._turned
-            self._squares += turn * turn
-            if self._step_began:
-                self.guard(self._end_steps, began)
-            try:
-                return select(timeout)
-            finally:
-                self._turned = now = clock()
-                self.waited += now - began
-                self._idle_since = 0
-                if now >= self._step_due:
-                    self.guard(self._begin_steps, now)
+            if turn > SHORT_NS:
+                self._squares += turn * turn
+            if timeout == 0:  # it has more to do
+                found = select(timeout)
+            else:
+                self._idle_since = began
+                try:
+                    found = select(timeout)
+                finally:
+                    now = clock()
+                    self.waited += now - began
+                    self._idle_since = 0
+            self._turned = now
+            if now >= self._step_due:  # always while it is timed
+                self.guard(*(self._end_steps, began) if self._step_began else (self._begin_steps, now))
+            return found
 
         return timed_select
 
@@ -212,7 +220,7 @@ class LoopMeter:
         self._left_out = random.randrange(MAX_LEFT_OUT)
         if self._closing.is_set():
             return
-        self._step_began = at
+        self._step_began, self._step_due = at, 0
         self._stepping.put(patches.STEP, None, self._timed_step)
 
     def _end_steps(self, at: int) -> None:
@@ -296,7 +304,7 @@ class LoopMeter:
         """Call a handler, and time plugins meanwhile."""
         if self._looking is not None or self._closing.is_set():
             return self._time(row, function, *args, **kwargs)
-        began, before = thread_time_ns(), row.ns
+        began, before, timed = thread_time_ns(), row.ns, sum(calls for _, calls in row.hooks.values())
         self.guard(self._put_on_transitions, row)
         cost = thread_time_ns() - began
         try:
@@ -307,7 +315,8 @@ class LoopMeter:
             row.looked_calls += 1
             began = thread_time_ns()
             self.guard(self._take_off_transitions)
-            cost += thread_time_ns() - began
+            timed = sum(calls for _, calls in row.hooks.values()) - timed
+            cost += thread_time_ns() - began + HOOK_NS * timed
             row.due = clock() + max(LOOK_NS, round(cost / MAX_SHARE))
 
     def _put_on_transitions(self, row: _Row) -> None:
