@@ -25,12 +25,15 @@ from typing import Any
 import dask
 from distributed import Client, LocalCluster
 
-from benchmarks.advice_programs import PROGRAMS
+from benchmarks.advice_programs import PROGRAMS as TWELVE
+from benchmarks.advice_programs_more import MORE
 from dask_efficiency import EfficiencyPlugin, advise, efficiency_report, load_trace
 from dask_efficiency.show.figures import format_count
 from dask_efficiency.simulation.engine.launch import SimulationError
 from dask_efficiency.simulation.model.advice import AS_IT_WAS, FASTEST, SATURATION
 
+#: By name: what is run by default, and on request.
+PROGRAMS = TWELVE | MORE
 #: Workers, threads and bytes of each, and saturation (None is Dask's own), of a cluster.
 Shape = tuple[int, int, int, float | None]
 #: Memory of the grid in all; and its clusters, of which the first is that of the recorded runs.
@@ -206,7 +209,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("step", choices=["record", "promise", "run", "judge", "all", "shape"])
     parser.add_argument("--folder", type=Path, required=True)
-    parser.add_argument("--only", nargs="*", default=list(PROGRAMS), help="programs")
+    parser.add_argument("--only", nargs="*", default=list(TWELVE), help=f"programs; also {', '.join(MORE)}")
     parser.add_argument("--repeats", type=int, default=4, help="most runs of a point")
     parser.add_argument("--shape", type=json.loads, help=argparse.SUPPRESS)
     parser.add_argument("--points", type=json.loads, help=argparse.SUPPRESS)

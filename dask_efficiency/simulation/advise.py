@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 
 from dask_efficiency.runs.trace.run_trace import RunTrace
 from dask_efficiency.show.figures import format_bytes
@@ -27,6 +28,8 @@ from dask_efficiency.simulation.model.run_figures import RunFigures
 #: Default seeds of each setting that is shown; and of those of runs of more than so many tasks, so that a search takes
 #: two minutes.
 SEEDS, FEWER, MANY_TASKS = 6, 4, 3_000
+#: Most seeds for the lower end of larger partitions: it needs no spread of its own.
+FEW = 2
 
 
 def advise(
@@ -93,11 +96,17 @@ def advise(
                 tried |= _took(jobs, ensembles)
     predictions = {own: predict(trace, as_it_was.job, runs, judged, notes)}
     best = {setting: setting.job(cluster) for setting in settings.values() if setting != own}
-    with calls.simulated(trace, [SeededJob(job, chosen, may_stand_still=True) for job in best.values()]) as ensembles:
-        for setting, job in best.items():
-            runs = next(ensembles)
-            if not (runs.stands_still or runs.overfull):
-                predictions[setting] = predict(trace, job, runs, judged, notes)
+    alone = {setting: replace(job, calls_alone=True) for setting, job in best.items() if setting.chunks > 1}
+    shown = [SeededJob(job, chosen, may_stand_still=True) for job in best.values()]
+    shown += [SeededJob(job, chosen[:FEW], Wanted.NOTHING, may_stand_still=True) for job in alone.values()]
+    with calls.simulated(trace, shown) as ensembles:
+        found, shortest = (dict(zip(of, ensembles, strict=False)) for of in (best, alone))
+    for setting, runs in found.items():
+        if not (runs.stands_still or runs.overfull):
+            least = shortest.get(setting, runs)
+            share = min(least.median / runs.median, 1.0) if least.makespans else 1.0
+            one = predict(trace, best[setting], runs, judged, notes)
+            predictions[setting] = replace(one, calls_alone=share)
     # More simulated runs may not confirm what one promised.
     settings = choose(own, {setting: one.makespan_seconds for setting, one in predictions.items()})
     return Advice(
@@ -153,7 +162,10 @@ def _unknown(cluster: ClusterSpec, own: Setting, limit: Limits, shown: Iterable[
     if any(one.has_more_memory(own) for one in shown):
         notes.append("Cost is that of threads: the price of more memory for each of them is not known.")
     if limit.tasks.times(own) > 1:
-        notes.append("Larger partitions are simulated at the same work: what each call of a library costs stays.")
+        notes.append(
+            "A trace does not tell how much of a small task's time is what its call costs: the interval of larger "
+            "partitions goes from all of it, so that a task takes no longer, to nothing; the time is between."
+        )
     if all(worker.nthreads == 1 for worker in cluster.workers):
         notes.append("Workers had one thread: how tasks wait for Python's lock (GIL) beside others is not known.")
     notes.append("What tasks need of memory while they run is not in a trace; a report's finding on memory has it.")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from dask_efficiency.accounts.buckets import GOOD, HELD, Bucket, cause_name
@@ -250,13 +250,17 @@ def _simulated(
         for job in jobs.values():
             check_cluster(trace, job.cluster)
         as_it_was = SeededJob(own_job(trace, next(iter(jobs.values()))), seeds, Wanted.NOTHING)
+        alone = {name: replace(job, calls_alone=True) for name, job in jobs.items() if job.chunks > 1}
         all_jobs = [as_it_was, *(SeededJob(job, seeds, Wanted.KINDS) for job in jobs.values())]
+        all_jobs += [SeededJob(job, range(1), Wanted.NOTHING) for job in alone.values()]
         with progress("simulating cures", unit="runs", of=len(all_jobs) * len(seeds), within=seconds) as shown:
             own, *cured = engine(trace, all_jobs, processes=AT_ONCE, seconds=seconds, report=shown)
     except (EmptyTraceError, SimulationRefusedError, UnplaceableError):  # the simulation may raise them, too
         return {}, []
-    simulated = zip(cures, cured, strict=True)
-    done = {name: runs for name, runs in simulated if min(len(own.makespans), len(runs.makespans)) >= MIN_SEEDS}
+    simulated, at_best = dict(zip(cures, cured, strict=False)), dict(zip(alone, cured[len(cures) :], strict=True))
+    late = {name for name, runs in at_best.items() if not runs.makespans}
+    simulated = {name: runs for name, runs in simulated.items() if name not in late}
+    done = {name: runs for name, runs in simulated.items() if min(len(own.makespans), len(runs.makespans)) >= MIN_SEEDS}
     missing = [kind for kind in cures if kind not in done and kind != ALL]
     median = own.median if done else math.nan
     error = median / recorded.makespan_seconds - 1.0
@@ -267,9 +271,11 @@ def _simulated(
         threads = sum(worker.nthreads for worker in jobs[name].cluster.workers)
         most_seconds = _most(report, sum(lost[kind] for kind in cures[name]))
         most_seconds = min(most_seconds, report.cluster_seconds - _with_chance(report, threads))
-        shorter = min(recorded.makespan_seconds * (1.0 - runs.median / median), most_seconds)
+        # In the middle between the same work and calls alone, which are this factor away.
+        ends = math.sqrt(max(runs.median / at_best[name].median, 1.0)) if name in at_best else 1.0
+        shorter = min(recorded.makespan_seconds * (1.0 - runs.median / ends / median), most_seconds)
         share = max(1.0 - shorter / report.cluster_seconds, 0.0)
-        shares[name] = _Share(share, _error(recorded, error, runs))
+        shares[name] = _Share(share, _error(recorded, error, runs) * ends)
     return shares, missing
 
 

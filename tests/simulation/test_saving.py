@@ -69,8 +69,8 @@ def saved(report: EfficiencyReport, engine: Any, kind: str = "all") -> float | N
 class Engine:
     """Simulates nothing: every run takes as long as it is given, with the run's own cluster or another."""
 
-    def __init__(self, own: float, cured: float) -> None:
-        self._own, self._cured = own, cured
+    def __init__(self, own: float, cured: float, alone: float | None = None) -> None:
+        self._own, self._cured, self._alone = own, cured, cured if alone is None else alone
         self.cured: list[SimulationJob] = []
 
     def __call__(self, trace: Any, jobs: Sequence[SeededJob], **options: Any) -> Iterator[Ensemble]:
@@ -78,13 +78,14 @@ class Engine:
         assert 0 < options.pop("seconds") <= SECONDS
         options.pop("report")(sum(len(seeded.seeds) for seeded in jobs))
         assert not options
-        own, *cured = jobs
+        own, *others = jobs
         assert [worker.nthreads for worker in own.job.cluster.workers] == [2]
         assert not own.job.without
         assert not own.job.cluster.config
-        self.cured += [seeded.job for seeded in cured]
+        self.cured += [seeded.job for seeded in others]
         for seeded in jobs:
-            yield Ensemble(dict.fromkeys(seeded.seeds, self._own if seeded is own else self._cured))
+            cured = self._alone if seeded.job.calls_alone else self._cured
+            yield Ensemble(dict.fromkeys(seeded.seeds, self._own if seeded is own else cured))
 
 
 LOSSES = ("spill", "waiting_on_data")
@@ -138,7 +139,11 @@ def test_larger_partitions_are_simulated_by_joining_as_many_tasks_as_are_advised
     }
     report, engine = report_of(seconds(thread_cpu=2, idle=2), **given), Engine(2.0, 1.5)
     assert saved(report, engine, "small-tasks") == pytest.approx(0.5, abs=0.01)
-    assert [job.chunks for job in engine.cured] == [20]
+    assert [(job.chunks, job.calls_alone) for job in engine.cured] == [(20, False), (20, True)]
+    # The middle of the same work and of a call's cost alone, and an interval with both.
+    found = savings(report, Engine(2.0, 1.8, alone=1.25))["small-tasks"]
+    assert found.seconds == pytest.approx(0.5, abs=0.01)
+    assert found.low < 0.2 < 0.75 < found.high
     # Import of modules explains the waits.
     frozen = Frame("_find_and_load", "<frozen importlib._bootstrap>", 1165)
     importing = replace(report, loop_blocks=(LongHold("w0", EVENT_LOOP, (frozen,), 2.0),))

@@ -62,16 +62,16 @@ def _simulate(folder: Path, asked: SimpleQueue[Any]) -> None:
     workload = Workload(trace)
 
     # Jobs that differ in their workers, or settings, have the same costs.
-    costs = [(job.gil, job.cluster.network, job.cluster.cores, job.others, job.chunks) for job in jobs]
+    costs = [(job.gil, job.cluster.network, job.cluster.cores, job.others, job.chunks, job.calls_alone) for job in jobs]
 
     @lru_cache(maxsize=2)
     def prepared(first: int) -> tuple[Workload, Calibration]:
-        gil, network, cores, others, chunks = costs[first]
+        gil, network, cores, others, chunks, calls_alone = costs[first]
         found = calibrate(trace, gil, network, cores, others=others)
         if chunks == 1:
             return workload, found
         fewer = coarser(trace, chunks)
-        return Workload(fewer.trace), fewer.calibration(found)
+        return Workload(fewer.trace), fewer.calibration(found, calls_alone=calls_alone)
 
     # A simulation keeps what it makes until its end; looking for garbage in it takes a third of the time.
     gc.disable()

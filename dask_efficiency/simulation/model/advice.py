@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 
 from dask_efficiency.accounts.skew import Skew
-from dask_efficiency.accounts.tables import MISSING, Int64
+from dask_efficiency.accounts.tables import MISSING
 from dask_efficiency.report.memory_needs import MARGIN
 from dask_efficiency.report.sizes import OF_MEMORY, PROCESS, Larger, larger_partitions
 from dask_efficiency.runs.replay.durations import prefix_of_runs
@@ -18,6 +18,7 @@ from dask_efficiency.runs.trace.run_trace import RunTrace
 from dask_efficiency.show.finding import MOST
 from dask_efficiency.show.shown import Shown
 from dask_efficiency.simulation.model.cluster import ClusterSpec
+from dask_efficiency.simulation.model.coarser import rounds_of_graphs
 from dask_efficiency.simulation.model.ensemble import SimulationJob
 from dask_efficiency.simulation.model.result import Prediction
 
@@ -90,7 +91,7 @@ class TasksByPrefix:
                 len(rows), median, most, float(took[longest]), key, median_bytes=float(np.median(nbytes))
             )
         # Tasks of graphs that ran one after the other do not run together.
-        rounds = len(np.unique(_round_of_graphs(trace)[trace.tasks.graph[runs.task[ran]]]))
+        rounds = len(np.unique(rounds_of_graphs(trace)[trace.tasks.graph[runs.task[ran]]]))
         return cls(found, float(took[ran].sum()), max(rounds, 1))
 
     def larger(self, on: Setting) -> Larger | None:
@@ -110,16 +111,6 @@ class TasksByPrefix:
         """Size that partitions should have, as a multiple; 0 if they are large enough."""
         larger = self.larger(on)
         return larger.times if larger else 0
-
-
-def _round_of_graphs(trace: RunTrace) -> Int64:
-    """By graph: number of its round, which begins once all that was sent before has ended; the last is for no graph."""
-    runs, n = trace.runs, len(trace.graphs)
-    ends = np.zeros(n + 1, np.int64)
-    known = runs.task != MISSING
-    np.maximum.at(ends, trace.tasks.graph[runs.task[known]], runs.stop[known])
-    begins = trace.graphs.received[1:] >= np.maximum.accumulate(ends[:n])[:-1]
-    return np.concatenate([[0], np.cumsum(begins), [0]])[-(n + 1) :]
 
 
 #: Of a run of which nothing is known.

@@ -1,4 +1,4 @@
-"""Coarser tasks: neighbours of one prefix joined to one, as larger partitions or chunks do, at the same work."""
+"""Coarser tasks: neighbours of one prefix joined to one, as larger partitions or chunks do."""
 
 from __future__ import annotations
 
@@ -19,16 +19,20 @@ from dask_efficiency.simulation.model.calibration import Calibration, failures
 class Coarser:
     """Run of which each task stands for several neighbours of the recorded one.
 
-    The work stays: times and sizes of those that are joined add up. What a larger partition would spare, such as what
-    each call of a library costs, is not known, nor are results that do not grow with their inputs, as of reductions.
+    A trace does not tell how much of a task's time is work, which grows with the partition, and how much each call of a
+    library costs; nor which results do not grow with their inputs, as of reductions. So there are two ends: at the same
+    work, times and sizes of those that are joined add up; with calls alone, the longest and the largest of them stay.
     """
 
     trace: RunTrace
     #: By recorded task: the task that stands for it.
     task: Int64
+    #: By graph: number of tasks over that of the recorded ones, in (0, 1], in all graphs that were there together: a
+    #: small one is taken in only when the scheduler has a moment for it.
+    share: Float64
 
-    def calibration(self, costs: Calibration) -> Calibration:
-        """Costs of these tasks, given those of the recorded ones."""
+    def calibration(self, costs: Calibration, *, calls_alone: bool = False) -> Calibration:
+        """Costs of these tasks, given those of the recorded ones: at the same work, or with calls alone."""
         count = len(self.trace.tasks)
         compute = np.bincount(self.task, costs.compute, count)
         first = np.full(count, MISSING, np.int64)
@@ -38,17 +42,22 @@ class Coarser:
             whole: Float64 = np.bincount(self.task, shares * costs.compute, count) / np.maximum(compute, 1.0)
             return whole
 
-        ratio = _share_of_tasks(self.trace, self.task, len(self.trace.graphs))
+        def joined(values: Int64) -> Int64:
+            found = np.zeros(count, np.int64)
+            (np.maximum if calls_alone else np.add).at(found, self.task, values)
+            return found
+
+        settling = np.rint(costs.overheads.settling * self.share).astype(np.int64)
         return replace(
             costs,
-            compute=np.rint(compute).astype(np.int64),
+            compute=joined(costs.compute),
             cpu=mean(costs.cpu),
             held=mean(costs.held),
             gpu=mean(costs.gpu),
             secede=costs.secede[first],
             failures=costs.failures[first],
-            nbytes=np.rint(np.bincount(self.task, costs.nbytes, count)).astype(np.int64),
-            overheads=replace(costs.overheads, settling=np.rint(costs.overheads.settling * ratio).astype(np.int64)),
+            nbytes=joined(costs.nbytes),
+            overheads=replace(costs.overheads, settling=settling),
         )
 
 
@@ -73,8 +82,8 @@ def coarser(trace: RunTrace, times: int) -> Coarser:
     tasks, graphs = trace.tasks, trace.graphs
     columns = {name: column[first] for name, column in tasks.columns().items()}
     nbytes = np.bincount(task, np.maximum(tasks.nbytes, 0), len(members))
-    ratio = _share_of_tasks(replace(trace, tasks=type(tasks).from_columns(columns)), task, len(graphs))
-    took = np.rint((graphs.taken_in - graphs.received) * ratio).astype(np.int64)
+    share = _share_of_tasks(trace, first)
+    took = np.rint((graphs.taken_in - graphs.received) * share).astype(np.int64)
     known = (graphs.taken_in != MISSING) & (graphs.received != MISSING)
     taken_in = np.where(known, graphs.received + took, graphs.taken_in)
     now = replace(
@@ -92,7 +101,7 @@ def coarser(trace: RunTrace, times: int) -> Coarser:
         constraints={int(task[i]): constraint for i, constraint in trace.constraints.items()},
         profiles=(),
     )
-    return Coarser(now, task)
+    return Coarser(now, task, share)
 
 
 def _at(task: Int64, positions: NDArray[Any]) -> NDArray[Any]:
@@ -159,9 +168,21 @@ def _dependencies(trace: RunTrace, members: list[list[int]], task: Int64) -> tup
     return np.array(counts, np.int64), np.array(found, np.int32)
 
 
-def _share_of_tasks(trace: RunTrace, task: Int64, graphs: int) -> Float64:
-    """By graph: number of its tasks over that of the recorded ones, in (0, 1]."""
-    graph = trace.tasks.graph
-    now, before = (np.bincount(of[of != MISSING], minlength=graphs) for of in (graph, graph[task]))
-    ratio: Float64 = np.where(before > 0, now / np.maximum(before, 1), 1.0)
-    return ratio
+def _share_of_tasks(trace: RunTrace, first: Int64) -> Float64:
+    """By graph: number of tasks of its round over that of the recorded ones, given the first member of each task."""
+    rounds, graph = rounds_of_graphs(trace), trace.tasks.graph
+    now, before = (
+        np.bincount(rounds[of[of != MISSING]], minlength=len(rounds)).astype(float) for of in (graph[first], graph)
+    )
+    share: Float64 = np.divide(now, before, out=np.ones(len(now)), where=before > 0)[rounds[:-1]]
+    return share
+
+
+def rounds_of_graphs(trace: RunTrace) -> Int64:
+    """By graph: number of its round, which begins once all that was sent before has ended; the last is for no graph."""
+    runs, n = trace.runs, len(trace.graphs)
+    ends = np.zeros(n + 1, np.int64)
+    known = runs.task != MISSING
+    np.maximum.at(ends, trace.tasks.graph[runs.task[known]], runs.stop[known])
+    begins = trace.graphs.received[1:] >= np.maximum.accumulate(ends[:n])[:-1]
+    return np.concatenate([[0], np.cumsum(begins), [0]])[-(n + 1) :]

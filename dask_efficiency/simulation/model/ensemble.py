@@ -30,6 +30,8 @@ class SimulationJob:
     others: bool = False
     #: Neighbours of one prefix of which one task is made, as with larger partitions or chunks.
     chunks: int = 1
+    #: True if such a task takes, and returns, no more than the longest of them: a call costs what it does.
+    calls_alone: bool = False
 
     def to_dict(self) -> dict[str, Any]:
         """Convert to plain data."""
@@ -41,6 +43,7 @@ class SimulationJob:
             "gil": dict(self.gil),
             "others": self.others,
             "chunks": self.chunks,
+            "calls_alone": self.calls_alone,
         }
 
     @classmethod

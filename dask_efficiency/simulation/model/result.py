@@ -129,6 +129,9 @@ class Prediction(Shown):
     others_share
         Largest share of a host's cores that other processes took while the run was recorded, in [0, 1]; the prediction
         is without them. 0 if they took less than a tenth.
+    calls_alone
+        With larger partitions: the makespan if a larger task took no longer than a small one, as a share of that at the
+        same work, in (0, 1].
     """
 
     _sections_module: ClassVar[str] = "dask_efficiency.simulation.sections.prediction"
@@ -139,6 +142,7 @@ class Prediction(Shown):
     trace: RunTrace
     notes: tuple[str, ...] = ()
     others_share: float = 0.0
+    calls_alone: float = 1.0
 
     @property
     def cluster(self) -> ClusterSpec:
@@ -159,9 +163,10 @@ class Prediction(Shown):
     def makespan_seconds(self) -> float:
         """Median of the simulated makespans, measured as by :func:`~dask_efficiency.critical_path`.
 
-        It is not corrected by the :attr:`self_replay_error`; divided by ``1 + self_replay_error`` it would be.
+        It is not corrected by the :attr:`self_replay_error`; divided by ``1 + self_replay_error`` it would be. With
+        larger partitions it is the geometric mean of that at the same work and that with :attr:`calls_alone`.
         """
-        return self.runs.median
+        return self.runs.median * math.sqrt(self.calls_alone)
 
     @property
     def interval(self) -> tuple[float, float]:
@@ -170,10 +175,11 @@ class Prediction(Shown):
         It adds up three things. Simulated runs differ by their seeds: a prediction interval for one more run
         (Student's, of the logarithms). Real runs that compute differ by more, both the recorded and the next one:
         :func:`~dask_efficiency.simulation.model.run_figures.run_noise` of both. And the model has an
-        error: both ends are moved outwards by :attr:`model_error`. NaN for a single seed.
+        error: both ends are moved outwards by :attr:`model_error`. With larger partitions, the lower end is that with
+        :attr:`calls_alone`. NaN for a single seed.
         """
         low, high = self.runs.spread_with(math.hypot(*(run_noise(*of_run) for of_run in self._figures)))
-        return low / (1.0 + self.model_error), high * (1.0 + self.model_error)
+        return low * self.calls_alone / (1.0 + self.model_error), high * (1.0 + self.model_error)
 
     @property
     def model_error(self) -> float:

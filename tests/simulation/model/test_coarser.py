@@ -37,6 +37,34 @@ def test_neighbours_are_joined_with_what_they_need() -> None:
     np.testing.assert_allclose(costs.compute / MS, [40, 40, 40, 40, 10], rtol=0.02)
 
 
+def test_with_calls_alone_a_task_costs_what_the_longest_of_those_that_it_stands_for_does() -> None:
+    trace = pairs()
+    before, found = calibrate(trace), coarser(trace, 4)
+    costs = found.calibration(before, calls_alone=True)
+    longest = [before.compute[found.task == task].max() for task in range(5)]
+    assert costs.compute.tolist() == longest
+    assert costs.nbytes.tolist() == [1000] * 5
+
+
+def test_a_small_graph_beside_a_large_one_is_taken_in_sooner_and_one_after_it_is_not() -> None:
+    first = pairs(100)
+    for after, share in ((False, 101 / 201), (True, 1.0)):
+        ends = int(first.runs.stop.max())
+        at = ends if after else int(first.graphs.received[0]) + MS
+        graphs = type(first.graphs).from_columns(
+            {
+                name: np.append(column, {"received": at, "taken_in": at + 10 * MS}.get(name, column[0]))
+                for name, column in first.graphs.columns().items()
+            }
+        )
+        tasks, last = first.tasks.columns(), len(first.tasks) - 1
+        graph = np.where(np.arange(last + 1) == last, 1, tasks["graph"])
+        found = coarser(
+            replace(first, graphs=graphs, tasks=type(first.tasks).from_columns(tasks | {"graph": graph})), 2
+        ).trace.graphs
+        assert found.taken_in[1] - found.received[1] == pytest.approx(10 * MS * share, rel=0.01)
+
+
 @settings(max_examples=20, deadline=None)
 @given(st.integers(0, 99), st.integers(2, 9))
 def test_work_and_bytes_stay_and_no_task_needs_itself(seed: int, times: int) -> None:

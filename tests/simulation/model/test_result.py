@@ -26,6 +26,15 @@ def off_by(share: float) -> SelfReplay:
     return SelfReplay(figures, Ensemble({0: 10.0 * (1 + share)}))
 
 
+def test_larger_partitions_have_an_interval_down_to_that_with_calls_alone() -> None:
+    trace = recorded()
+    (runs,) = FakeEngine()(trace, [SeededJob(SimulationJob(ClusterSpec.from_trace(trace)), range(3))])
+    slow = predict(trace, SimulationJob(ClusterSpec.from_trace(trace), chunks=4), runs, off_by(0.0))
+    found = replace(slow, calls_alone=0.25)
+    assert found.makespan_seconds == pytest.approx(slow.makespan_seconds / 2)
+    assert found.interval == pytest.approx((slow.interval[0] / 4, slow.interval[1]))
+
+
 @pytest.mark.parametrize(
     ("share", "words", "doubted"),
     [
