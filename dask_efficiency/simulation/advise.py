@@ -100,8 +100,8 @@ def advise(
     shown = [SeededJob(job, chosen, may_stand_still=True) for job in best.values()]
     shown += [SeededJob(job, chosen[:FEW], Wanted.NOTHING, may_stand_still=True) for job in alone.values()]
     with calls.simulated(trace, shown) as ensembles:
-        found, shortest = (dict(zip(of, ensembles, strict=False)) for of in (best, alone))
-    for setting, runs in found.items():
+        simulated, shortest = (dict(zip(of, ensembles, strict=False)) for of in (best, alone))
+    for setting, runs in simulated.items():
         if not (runs.stands_still or runs.overfull):
             least = shortest.get(setting, runs)
             share = min(least.median / runs.median, 1.0) if least.makespans else 1.0
