@@ -28,6 +28,7 @@ from dask_efficiency.accounts.lines import NOWHERE, Frame
 from dask_efficiency.accounts.metered import BYTES, COUNT, ITEMS, MESSAGES, SECONDS, Metered
 from dask_efficiency.accounts.rows import add, growth
 from dask_efficiency.accounts.skew import Sketch
+from dask_efficiency.plugin import patches
 from dask_efficiency.plugin.guard import Guard
 from dask_efficiency.plugin.message_contents import (
     GRAPHS,
@@ -174,13 +175,13 @@ class Messages:
     # -- what was replaced ---------------------------------------------------------------------
 
     def _serializing(self, call: Callable[..., Any]) -> Callable[..., Any]:
-        parameters = _parameters_of(call)
-        wrap = {OF_DUMPS: self._dumping, OF_LOADS: self._loading}.get(tuple(parameters))
+        wrap = {OF_DUMPS: self._dumping, OF_LOADS: self._loading}.get(patches.parameters_of(call)[0])
         if wrap is None:
             return call
         timed: Any = wrap(call)
         # Of the signature: others' wrappers have no ``__defaults__``.
-        timed.__defaults__ = tuple(each for each in parameters.values() if each is not inspect.Parameter.empty) or None
+        given = [each.default for each in inspect.signature(call).parameters.values()]
+        timed.__defaults__ = tuple(each for each in given if each is not inspect.Parameter.empty) or None
         return timed  # type: ignore[no-any-return]
 
     def _dumping(self, dumps: Callable[..., Any]) -> Callable[..., Any]:
@@ -441,11 +442,3 @@ def _is_large(frames: Any) -> bool:
 
 def _bytes_of(frames: Any) -> int:
     return sum(map(nbytes_of, frames))
-
-
-def _parameters_of(function: Any) -> dict[str, Any]:
-    """Defaults of a function's parameters by name; empty if they are not known."""
-    try:
-        return {name: each.default for name, each in inspect.signature(function).parameters.items()}
-    except (TypeError, ValueError):
-        return {}

@@ -29,7 +29,7 @@ Target = tuple[Any, Any]
 _ABSENT = object()
 
 
-def _parameters(function: Any) -> tuple[tuple[str, ...], bool]:
+def parameters_of(function: Any) -> tuple[tuple[str, ...], bool]:
     """Names of a function's parameters, and True if it takes any keyword; empty for a function without a signature."""
     try:
         parameters = inspect.signature(function).parameters
@@ -42,7 +42,7 @@ def _takes(*names: str) -> Callable[[Any], bool]:
     """Make a check that a function takes arguments of these names."""
 
     def fits(original: Any) -> bool:
-        taken, anything = _parameters(original)
+        taken, anything = parameters_of(original)
         return anything or {*names} <= {*taken}
 
     return fits
@@ -50,7 +50,7 @@ def _takes(*names: str) -> Callable[[Any], bool]:
 
 def _takes_only(*names: str) -> Callable[[Any], bool]:
     """Make a check that a function takes arguments of these names, in this order, and no others."""
-    return lambda original: _parameters(original)[0] == names
+    return lambda original: parameters_of(original)[0] == names
 
 
 _DISTRIBUTED = "distributed 2026.8.0"

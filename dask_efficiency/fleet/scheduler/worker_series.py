@@ -37,17 +37,20 @@ if TYPE_CHECKING:
 
 #: Seconds between two samples: a heartbeat of a cluster of 800 workers. The outlier detector averages three.
 STEP_SECONDS = 5.0
+#: Samples of a worker that there is room for at first; more as they come, which are few where heartbeats are far apart.
+FIRST_SAMPLES = 16
 
 
 class SeriesRing:
-    """Last steps of one worker: 4 bytes of each metric, and 8 more; a sample is the mean of the reports in its step."""
+    """Last samples of one worker, 4 bytes of each metric and 8 more; each is the mean of the reports in its step."""
 
-    __slots__ = ("_counts", "_first", "_held", "_step", "_sums", "_values")
+    __slots__ = ("_counts", "_first", "_held", "_place", "_step", "_steps", "_sums", "_values")
 
     def __init__(self, metrics: int, steps: int) -> None:
-        #: By place in the ring, a sample, and its step.
-        self._values = np.full((steps, metrics), np.nan, np.float32)
-        self._held = np.full(steps, -1, np.int64)
+        #: By place in the ring, a sample, and its step; the place of the newest, and the number of places at most.
+        self._values = np.zeros((min(steps, FIRST_SAMPLES), metrics), np.float32)
+        self._held = np.full(len(self._values), -1, np.int64)
+        self._place, self._steps = -1, steps
         #: Newest step; sum of its reports, and number of them by metric.
         self._step = -1
         self._sums, self._counts = np.zeros((2, metrics))
@@ -68,11 +71,13 @@ class SeriesRing:
         """Add a report, NaN where it has no number; one of an older step than the newest came late, and is left out."""
         if step < self._step:
             return
-        place = step % len(self._held)
         if step != self._step:
-            self._step, self._first = step, values
-            self._held[place] = step
-            self._values[place] = values
+            self._step, self._first, self._place = step, values, (self._place + 1) % self._steps
+            if self._place == len(self._held):  # what is repeated is overwritten
+                rows = min(2 * len(self._held), self._steps)
+                self._held, self._values = np.resize(self._held, rows), np.resize(self._values, (rows, len(values)))
+            self._held[self._place] = step
+            self._values[self._place] = values
             return
         if self._first is not None:
             self._sums.fill(0)
@@ -80,7 +85,7 @@ class SeriesRing:
             self._sum(self._first)
             self._first = None
         self._sum(values)
-        np.divide(self._sums, self._counts, out=self._values[place], where=self._counts > 0, casting="same_kind")
+        np.divide(self._sums, self._counts, out=self._values[self._place], where=self._counts > 0, casting="same_kind")
 
     def _sum(self, values: Sequence[float]) -> None:
         row = np.array(values)
@@ -90,9 +95,10 @@ class SeriesRing:
 
     def read(self, steps: NDArray[np.int64]) -> Values:
         """Samples of some steps, shape (steps, metrics); NaN without a report, or if it is too old."""
-        places = steps % len(self._held)
-        found = self._values[places]
-        found[self._held[places] != steps] = np.nan
+        order = np.argsort(self._held)
+        places = order[np.searchsorted(self._held[order], steps).clip(max=len(order) - 1)]
+        found: Values = self._values[places]
+        found[(self._held[places] != steps) | (steps <= self._step - self._steps)] = np.nan
         return found
 
 
@@ -175,7 +181,7 @@ class WorkerSeries(SchedulerPart):
 
     @property
     def nbytes(self) -> int:
-        """Size of the arrays in bytes: 50 kB a worker for twenty minutes."""
+        """Size of the arrays in bytes: 50 kB a worker for twenty minutes, where there is a heartbeat in each step."""
         return sum(worker.ring.nbytes for worker in self._workers.values())
 
     async def configured(self) -> None:
