@@ -32,7 +32,7 @@ from benchmarks.public_reports.programs import (
 )
 
 CLUSTER = TWO_BY_ONE
-CIRCUITS, STEPS, QUBITS, GATES = scaled(12), 1_000, 60, 240
+CIRCUITS, STEPS, QUBITS, GATES = scaled(12), 2_000, 60, 240
 State: TypeAlias = dict[str, Any]
 
 EXPECTED = Expected(

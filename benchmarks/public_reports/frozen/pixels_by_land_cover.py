@@ -29,7 +29,7 @@ from benchmarks.public_reports.programs import (
 )
 
 CLUSTER = TWO_BY_ONE
-TILES, TILE, BANDS = scaled(20), 160, 4
+TILES, TILE, BANDS = scaled(36), 120, 4
 CENTRES = np.random.default_rng(0).random((3, BANDS), dtype=np.float32)
 
 EXPECTED = Expected(
@@ -59,10 +59,9 @@ EXPECTED = Expected(
 )
 
 
-def tile(block_info: dict | None = None) -> np.ndarray:
+def tile(block_id: tuple[int, int, int] = (0, 0, 0)) -> np.ndarray:
     """Reflectances of a tile."""
-    _, row, column = block_info[None]["chunk-location"]
-    return np.random.default_rng([row, column]).random((BANDS, TILE, TILE), dtype=np.float32)
+    return np.random.default_rng(block_id).random((BANDS, TILE, TILE), dtype=np.float32)
 
 
 def scene() -> da.Array:

@@ -35,7 +35,7 @@ from benchmarks.public_reports.programs import (
 
 NEEDS = ("scipy",)
 CLUSTER = TWO_BY_ONE
-SCANS, SLICES, SIDE = scaled(4), 64, 640
+SCANS, SLICES, SIDE = scaled(4), 56, 640
 BYTES_A_SLICE = SIDE * SIDE * 2
 
 EXPECTED = Expected(

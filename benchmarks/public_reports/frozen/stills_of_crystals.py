@@ -34,7 +34,7 @@ from benchmarks.public_reports.programs import (
 )
 
 CLUSTER = TWO_BY_ONE
-BATCHES, PICTURES, SIDE = scaled(16), 24, 400
+BATCHES, PICTURES, SIDE = scaled(14), 24, 400
 INDICES = 58
 
 EXPECTED = Expected(

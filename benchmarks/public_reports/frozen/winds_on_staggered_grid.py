@@ -32,7 +32,7 @@ from benchmarks.public_reports.programs import (
 )
 
 CLUSTER = TWO_BY_ONE
-DAYS, SIDE = scaled(24), 240
+DAYS, SIDE = scaled(20), 240
 #: Makes the array of the neighbours along an axis.
 Neighbour: TypeAlias = Callable[[da.Array, int], da.Array]
 ALONG_Y, ALONG_X = 1, 2
