@@ -30,7 +30,7 @@ from benchmarks.public_reports.programs import (
 )
 
 CLUSTER = TWO_BY_ONE
-MOLECULES, ATOMIC, MOLECULAR = scaled(8), 58, 12
+MOLECULES, ATOMIC, MOLECULAR = scaled(48), 44, 10
 
 EXPECTED = Expected(
     cause="einsum with several operands, without optimize, goes through all combinations of all indices in one loop",

@@ -30,7 +30,7 @@ from benchmarks.public_reports.programs import (
 
 NEEDS = ("xarray", "scipy")
 CLUSTER = TWO_BY_ONE
-PARTS, HOURS_A_PART, CELLS = scaled(64), 24, 9_000
+PARTS, HOURS_A_PART, CELLS = scaled(72), 24, 9_000
 HOURS = PARTS * HOURS_A_PART
 SOUNDINGS = 300
 
