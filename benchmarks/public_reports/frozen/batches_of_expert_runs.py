@@ -33,7 +33,7 @@ from benchmarks.public_reports.programs import (
 
 CLUSTER = TWO_BY_ONE
 DRIVERS, STEPS, SENSORS = scaled(8), 400_000, 6
-ROUNDS, BATCH = 280, 64
+ROUNDS, BATCH = 230, 64
 #: Numbers of the steps of one batch after the other.
 Draw: TypeAlias = Callable[[], np.ndarray]
 

@@ -39,7 +39,7 @@ EXPECTED = Expected(
     cause="each step makes a deep copy of the whole state, in Python, object by object, for one comparison of costs",
     place="the deepcopy in copying_step, called from fitted",
     cure="no copy: keep the cost before the step, and swap back; or a shallow copy of what changes",
-    says=r"\b(copies|copied|copying)\b|(deep|full|whole|of the|of a|an? ) ?copy\b|deepcopy\W+(\w+\W+){0,5}(slow"
+    says=r"\b(copies|copied|copying)\b|\b(deep|full|whole|of the|of a|an?) copy\b|deepcopy\W+(\w+\W+){0,5}(slow"
     r"|costly|expensive|each|every|takes|again|most|longer|whole|in Python|recurs)",
     places=(*marked(__file__), function("copying_step"), function("fitted"), function("deepcopy")),
     cures=r"(no|not|without|avoid|less|fewer|instead of|do without|stop|skip|remove"

@@ -37,7 +37,7 @@ SETS, GENES_A_SET = 300, 40
 
 EXPECTED = Expected(
     cause="choosing columns of a matrix in CSR format goes through all of its entries, once for each set of genes",
-    place="the indexing by columns in score, called from scores_of_sample",
+    place="counts[:, genes] in score, called from scores_of_sample",
     cure="convert the matrix to CSC once, before the loop",
     says=r"\bcs[rc]\b.{0,80}(row|column|slow|format|index|slic|all|scan|convert)"
     r"|(column|row)s?\b.{0,60}(sparse|slow|index|select|cho|format|order|stored)"
