@@ -168,7 +168,8 @@ def _searches_much(operation: _Operation, values: Mapping[str, Any]) -> bool:
 def _operations(code: CodeType, at: int) -> tuple[_Operation | None, tuple[_Operation, ...]]:
     """Operation of an instruction, and the searches in the loop around it."""
     found = [one for one in dis.get_instructions(code) if one.opname not in _EMPTY]
-    index = next((i for i, one in enumerate(found) if one.offset == at), None)
+    # Python 3.11 calls what is built in from the PRECALL before a CALL.
+    index = next((i for i, one in enumerate(found) if one.offset >= at), None)
     if index is None:
         return None, ()
     searches = [_operator(found, i) for i in _loop(found, at) if found[i].opname == "CONTAINS_OP"]

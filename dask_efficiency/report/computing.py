@@ -45,6 +45,11 @@ MAY_GO, LITTLE = 0.2, 0.1
 #: Part of the time, and of the number, of one line's tasks from which another line's are taken for the same work; and
 #: share of that work that is taken to be in vain. By judgement.
 ALIKE, IN_VAIN = 0.7, 0.4
+#: File of a library, from its package on; and part of the names of functions that have none of their own.
+_IN_PACKAGE, _LOCAL_NAME = (
+    re.compile(r"(?:-packages|[\\/](?:python|pypy)[\d.]+t?)[\\/](?!\w+-packages)(.+)$"),
+    re.compile(r"<\w+>$"),
+)
 #: Causes of waiting that threads have as others compute likewise: these take turns with them.
 _TURNS = ("gil", "core")
 #: Share of all thread time from which what computes is worth a finding: then its cure may spare most of a run. By
@@ -203,11 +208,28 @@ def _where_busy(report: EfficiencyReport, prefixes: Counter[str], rows: Sequence
     called = _sums((_called(blamed(stack)), ns) for stack, ns in rows)
     (function, ns), *_ = called.most_common(1) or [("", 0)]
     if function and not own.startswith(f"`{name_of(function)}`") and ns > MOST * called.total():
-        mostly = f", mostly in `{name_of(function)}`"
+        mostly = f", mostly in `{name_of(function)}`{_inside(rows, function)}"
         own, tasks = (f"{own}{mostly}", tasks) if own else ("", f"{tasks}{mostly}")
     if line and not own.startswith(f"`{name_of(prefix)}`"):
         tasks = f"{tasks}, computed by {sentence(line)}"
     return f"{own} ({tasks})" if own else tasks
+
+
+def _inside(rows: Sequence[tuple[Stack, int]], called: str) -> str:
+    """Innermost function of a library in which most of the time of what a line called was, if it is another one."""
+    spent, depth = Counter[tuple[str, str]](), dict[tuple[str, str], int]()
+    for stack, ns in rows:
+        own = max((i for i, frame in enumerate(stack) if is_the_users(frame.file)), default=-1)
+        inner = {(frame.function, frame.file): i for i, frame in enumerate(stack[own + 1 :])}
+        for function_at, i in inner.items():
+            spent[function_at] += ns
+            depth[function_at] = max(depth.get(function_at, 0), i)
+    most = [each for each, ns in spent.items() if ns > MOST * sum(ns for _, ns in rows)]
+    function, file = max(most, key=lambda each: depth[each], default=("", ""))
+    if not function or function == called or _LOCAL_NAME.search(function):
+        return ""
+    found = _IN_PACKAGE.search(file)
+    return f", there in `{name_of(function)}`{f' of {name_of(found[1])}' if found else ''}"
 
 
 def _called(frame: Frame) -> str:

@@ -2,6 +2,43 @@
 
 #: The surer ones first: docs/recipes.md explains the form.
 LIBRARIES = """\
+steps-back: Going back in compressed files, which begin again from their start
+    kinds: python busy reads-again
+    stack: gzip.py *.seek|*._rewind
+    stack: _compression.py DecompressReader.seek|DecompressReader._rewind
+    stack: compression/_common/_streams.py DecompressReader.seek|DecompressReader._rewind
+    share: 0.2
+    Take parts in the file's order, or unpack it once: each step back decompresses all before it again.
+json-written: Writing JSON piece by piece, in Python
+    kinds: python busy
+    stack: json/__init__.py dump
+    stack: json/encoder.py _make_iterencode*
+    Write json.dumps(x), which C encodes, in place of json.dump; or use orjson, or Parquet for tables.
+patterns: Regular expressions, matched text by text
+    kinds: python busy
+    stack: <built-in> match(Pattern*|search(Pattern*|fullmatch(Pattern*|findall(Pattern*|finditer(Pattern*
+    stack: <built-in> sub(Pattern*|subn(Pattern*|split(Pattern*
+    share: 0.3
+    Make them stricter, [^,]* for .*, as they try all ways, and test for plain text before; or whole columns.
+argument-caches: A cache that hashes all arguments at each call
+    kinds: python busy
+    stack: joblib/memory.py *
+    stack: joblib/hashing.py *
+    stack: diskcache/* *
+    share: 0.3
+    Leave large arguments out (ignore= of joblib), or pass a key or a number in their place: all is hashed.
+stiff-systems: Differential equations, solved in many small steps
+    kinds: python busy
+    stack: scipy/integrate/_ivp/* *
+    stack: scipy/integrate/_odepack_py.py *
+    stack: scipy/integrate/_ode.py *
+    If it is stiff, pass method="LSODA", "BDF" or "Radau": an explicit one (RK45) takes many small steps.
+small-replies: Replies of HTTP, read in small pieces
+    kinds: python busy
+    stack: requests/models.py Response.iter_content*|Response.iter_lines*
+    stack: http/client.py HTTPResponse.readline
+    share: 0.3
+    Pass chunk_size=65536 to iter_content(), whose default is one byte, or take all of it by .content.
 fits-files: Reading FITS files
     kinds: python busy
     stack: astropy/io/fits/* *
@@ -79,7 +116,7 @@ expressions-of-text: Expressions that are parsed as text
 merged: Merging tables, by their keys
     kinds: busy
     stack: pandas/core/reshape/merge.py *
-    Merge on numbers or categories, drop columns before, and pass a small table whole: keys are hashed anew.
+    Drop rows without a key before, as missing keys match one another; merge on numbers or categories.
 pivoted: Tables turned from long to wide
     kinds: python busy
     stack: pandas/core/reshape/pivot.py *

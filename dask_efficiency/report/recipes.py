@@ -300,7 +300,9 @@ database-scans: Queries go through the same table again and again
     stack: pandas/io/sql.py *
     stack: sqlalchemy/* *
     stack: sqlite3/* *
-    Index the column that they select by, or ask fewer and larger queries: each goes through the whole table.
+    stack: <built-in> execute|execute(*|executemany(*|fetchall*|fetchmany*|fetchone*
+    share: 0.3
+    Index what they select by, and ask by ranges of a key, not by OFFSET: each goes through the table's rows.
 np-load: Reading whole files by numpy.load
     kinds: thread-noncpu/file
     stack: numpy/lib/*npyio* load

@@ -5,6 +5,8 @@ from __future__ import annotations
 import gc
 import inspect
 import sys
+import threading
+import zlib
 from collections.abc import Callable, Iterator
 from types import FrameType
 from typing import Any
@@ -13,6 +15,7 @@ import numpy as np
 import pytest
 
 from dask_efficiency.plugin.operations import MANY, Operations
+from tests.plugin.watch import eventually
 
 WHOLE = np.arange(2 * MANY).reshape(2, -1)
 OBJECTS = WHOLE[0].astype(object)
@@ -171,6 +174,31 @@ def test_a_search_in_the_loop_is_named_if_it_goes_through_many(where: Any, name:
     assert Operations().name(frame, without_gil=False) == name
     assert Operations().name(frame, without_gil=True) == "odd"
     assert Operations().name(_at(searches_elsewhere, words, where), without_gil=False) == ""
+
+
+def test_what_is_built_in_is_named_also_once_the_interpreter_has_specialized_its_calls() -> None:
+    operations, stop, warm = Operations(), threading.Event(), threading.Event()
+
+    def sums() -> None:
+        texts = [b"ab"] * 1_000
+        while not stop.is_set():
+            for text in texts:
+                zlib.crc32(text)
+            texts = [bytes(10_000_000)]
+            warm.set()
+
+    def name() -> str:
+        frame = sys._current_frames()[thread.ident or 0]
+        return operations.name(frame, without_gil=True) if frame.f_code is sums.__code__ else ""
+
+    thread = threading.Thread(target=sums)
+    thread.start()
+    try:
+        assert warm.wait(60)
+        eventually(lambda: name() == "crc32(bytes)")
+    finally:
+        stop.set()
+        thread.join()
 
 
 def test_variables_live_no_longer_for_being_looked_at() -> None:

@@ -437,6 +437,26 @@ SEEN = [
     *(
         _seen(name, kind, f"7: me/a.py f > {inner}")
         for name, kind, inner in (
+            (
+                "steps-back",
+                "busy",
+                "~tarfile.py ExFileObject.read > ~gzip.py GzipFile.seek > ~_compression.py DecompressReader.seek",
+            ),
+            ("steps-back", "reads-again", "nibabel/fileslice.py fileslice > ~gzip.py GzipFile.seek"),
+            ("json-written", _GIL, "~json/__init__.py dump > ~json/encoder.py _make_iterencode.<locals>._iterencode"),
+            ("patterns", _GIL, "<built-in> match(Pattern,str)"),
+            ("argument-caches", "busy", "joblib/memory.py MemorizedFunc.__call__ > joblib/hashing.py hash"),
+            (
+                "stiff-systems",
+                "computing",
+                "scipy/integrate/_ivp/ivp.py solve_ivp > scipy/integrate/_ivp/rk.py rk_step",
+            ),
+            (
+                "small-replies",
+                "busy",
+                "requests/models.py Response.iter_content.<locals>.generate > urllib3/response.py f",
+            ),
+            ("database-scans", "reads-again", "<built-in> execute(Connection,str)"),
             ("list-search", _GIL, "<built-in> in(str,list)"),
             ("list-search", "busy", "<built-in> index(list,int)"),
             ("list-front", _GIL, "<built-in> pop(list,0)"),

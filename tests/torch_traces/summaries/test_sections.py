@@ -120,5 +120,14 @@ def test_each_section_that_is_not_there_is_said_to_lack_its_data(name: str) -> N
     assert {*LACKED} <= {*TABLES}
 
 
+def test_the_headline_tells_idle_time_between_works_from_that_before_and_after_all() -> None:
+    launched = [on_cpu("aten::mm", 0, 100), call("cudaLaunchKernel", 1, 2, 1), work("gemm", 10, 20, 1)]
+    later = [call("cudaLaunchKernel", 55, 58, 2), work("gemm", 60, 70, 2)]
+    found = summary(KinetoTrace((rank_of([*launched, *later]),)))
+    assert found.headline.endswith("80 % of the time is an idle GPU, 50 % of it before or after all work")
+    whole = [on_cpu("aten::mm", 10, 70), call("cudaLaunchKernel", 9, 10, 1), launched[2], *later]
+    assert summary(KinetoTrace((rank_of(whole),))).headline.endswith("an idle GPU")
+
+
 def test_one_rank_lacks_no_collectives_of_several() -> None:
     assert type(hostile_summary(0, 1).rank(1).ranks) is RankSummaries
