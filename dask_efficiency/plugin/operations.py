@@ -74,7 +74,6 @@ class _Operation(NamedTuple):
 
 
 class _Plan(NamedTuple):
-    code: CodeType  # kept, so that its id is not reused
     #: What the instruction does; None for an instruction of Python alone.
     done: _Operation | None
     #: Searches of a container, in the loop around the instruction or, without one, in all of the function.
@@ -85,7 +84,8 @@ class Operations:
     """Names the C code in which a thread computes."""
 
     def __init__(self) -> None:
-        self._known: dict[tuple[int, int], _Plan] = {}
+        #: By code, equal for a function that travels anew with each task, and instruction.
+        self._known: dict[tuple[CodeType, int], _Plan] = {}
 
     def name(self, frame: FrameType, *, without_gil: bool) -> str:
         """Name of the operator or function of C, with the types of its operands; empty if there is none.
@@ -102,11 +102,11 @@ class Operations:
         return "" if searched is None else _named(searched, values)
 
     def _plan(self, code: CodeType, at: int) -> _Plan:
-        found = self._known.get((id(code), at))
+        found = self._known.get((code, at))
         if found is None:
             if len(self._known) >= MAX_KNOWN:
                 self._known.clear()
-            found = self._known[id(code), at] = _Plan(code, *_operations(code, at))
+            found = self._known[code, at] = _Plan(*_operations(code, at))
         return found
 
 
@@ -118,16 +118,19 @@ def _values(frame: FrameType, wanted: set[str]) -> Mapping[str, Any]:
     code = frame.f_code
     if not wanted or not _KEEPS_VARIABLES.isdisjoint(code.co_names) or frame.f_trace is not None:
         return {}
+    if not code.co_flags & inspect.CO_OPTIMIZED:  # of a module or a class: its variables may be a mapping of any kind
+        return {name: frame.f_globals.get(name) for name in wanted}
     own = frame.f_locals
     found = {name: own[name] if name in own else frame.f_globals.get(name) for name in wanted}
-    if sys.version_info < (3, 13) and code.co_flags & inspect.CO_OPTIMIZED:
+    if sys.version_info < (3, 13):
         own.clear()
     return found
 
 
 def _named(operation: _Operation, values: Mapping[str, Any]) -> str:
     """Name of an operation with the types of what it works on, as far as these are known."""
-    named = [each for each in operation.operands if not isinstance(values.get(each.name), ModuleType)]
+    # Not isinstance, which asks a proxy for what it stands for.
+    named = [each for each in operation.operands if not issubclass(type(values.get(each.name)), ModuleType)]
     kinds = [each.number or _kind(values.get(each.name), each.is_view) for each in named[:MAX_OPERANDS]]
     while kinds and not kinds[-1]:
         kinds.pop()

@@ -135,7 +135,7 @@ class Options:
     worker_series: float = _option(
         "20 minutes",
         _seconds,
-        "How long the scheduler keeps the workers' metrics, for `worker_series`; 50 kB a worker by default.",
+        "How long the scheduler keeps the workers' metrics, for `worker_series`; at most 50 kB a worker by default.",
     )
     sensors: bool = _option(
         True,
