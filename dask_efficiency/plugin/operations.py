@@ -1,4 +1,4 @@
-"""Operations: the C code in which a thread computes, and what it works on, such as ``@(int64,int64)``.
+"""Operations: the C code in which a thread computes, and what it works on, such as ``@(array(int64),array(int64))``.
 
 C code has no frame, and a line tells little of why it is slow: a product of integers is some ten times as slow as one
 of floats, as it never reaches BLAS, and a list is searched from its start. So the types of what an operator, or a
@@ -8,8 +8,7 @@ function of C, works on are part of its name.
 from __future__ import annotations
 
 import dis
-import inspect
-import sys
+import re
 from collections.abc import Callable, Mapping, Sequence
 from types import CodeType, FrameType, ModuleType
 from typing import Any, NamedTuple, TypeAlias
@@ -17,9 +16,10 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 
 from dask_efficiency.accounts.intake import fitting
+from dask_efficiency.plugin.frame_values import values_of
 
-#: Instructions whose plans are kept. A guess, to bound memory.
-MAX_KNOWN = 5_000
+#: Instructions whose plans are kept, and functions whose instructions are. Guesses, to bound memory.
+MAX_KNOWN, MAX_READ = 5_000, 50
 #: Operands that are named. A guess.
 MAX_OPERANDS = 2
 #: Elements from which work on all of them takes much longer than what Python does around it: some 10 us.
@@ -34,7 +34,7 @@ _ATTRIBUTES, _PARTS = frozenset({"LOAD_ATTR", "LOAD_METHOD"}), frozenset({"BINAR
 _NUMBERS = frozenset({"LOAD_CONST", "LOAD_SMALL_INT"})
 #: Attributes that are another view of an array: the type of its elements stays the same.
 _VIEWS = frozenset({"T", "flat"})
-#: Instructions of operators, with names for those whose argument is none.
+#: Instructions of operators, with names for those whose argument is none; and operators with names of their own.
 _OPERATORS = {
     "BINARY_OP": "",
     "COMPARE_OP": "",
@@ -43,13 +43,21 @@ _OPERATORS = {
     "BINARY_SLICE": "getitem",
     "STORE_SUBSCR": "setitem",
 }
+_RENAMED = {"[]": "getitem"}
 #: Instructions that do nothing by themselves.
-_EMPTY = frozenset({"CACHE", "PRECALL", "KW_NAMES", "EXTENDED_ARG"})
-#: Functions and methods that take no longer for more elements, and those that do so unless they are of the first one.
-_CONSTANT = frozenset({"append", "add", "get", "len", "isinstance", "setdefault", "popleft", "appendleft", "next"})
-_UNLESS_FIRST = frozenset({"pop", "insert"})
-#: Functions by which code may keep the mapping of its own variables: it is left alone.
-_KEEPS_VARIABLES = frozenset({"locals", "vars", "dir", "eval", "exec"})
+_EMPTY = frozenset({"CACHE", "PRECALL", "PUSH_NULL", "KW_NAMES", "EXTENDED_ARG", "NOP", "NOT_TAKEN"})
+#: Instructions that make another order of values than that of the source.
+_MOVES = frozenset({"COPY", "SWAP"})
+#: Functions and methods that take longer for more elements; of those that do so at the start of a list alone.
+_LONG = re.compile(
+    "in|all|any|array|asarray|bytes|choice|compress|concatenate|copy|count|decode|decompress|dict|digest|dumps|encode"
+    "|endswith|execute|executemany|extend|findall|finditer|format|fromiter|frozenset|fullmatch|index|intersection|join"
+    "|list|load|loads|lower|match|max|md5|min|permutation|remove|replace|reverse|rsplit|search|set|sha1|sha256|shuffle"
+    "|sort|sorted|split|splitlines|strip|sub|subn|sum|tolist|translate|tuple|union|update|upper"
+)
+_LONG_AT_START = frozenset({"pop", "insert"})
+#: Functions that take long whatever they are given.
+_LONG_ALWAYS = frozenset({"collect"})
 #: Types that are searched from their start.
 _SEARCHED = (list, tuple, np.ndarray)
 #: Kinds of elements of an array, in words, where their type's name has their length or is none.
@@ -62,8 +70,8 @@ _Span: TypeAlias = tuple[tuple[int, int], tuple[int, int]]
 class _Operand(NamedTuple):
     #: Variable; empty for what is neither one nor a view of one.
     name: str = ""
-    #: True of a part, or another view, of the variable.
-    is_view: bool = False
+    #: True of a part of the variable, whose size is not known.
+    is_part: bool = False
     #: A whole number that stands there.
     number: str = ""
 
@@ -86,6 +94,7 @@ class Operations:
     def __init__(self) -> None:
         #: By code, equal for a function that travels anew with each task, and instruction.
         self._known: dict[tuple[CodeType, int], _Plan] = {}
+        self._read: dict[CodeType, list[dis.Instruction]] = {}
 
     def name(self, frame: FrameType, *, without_gil: bool) -> str:
         """Name of the operator or function of C, with the types of its operands; empty if there is none.
@@ -95,7 +104,7 @@ class Operations:
         """
         plan = self._plan(frame.f_code, frame.f_lasti)
         wanted = {each.name for one in (plan.done, *plan.searches) if one is not None for each in one.operands} - {""}
-        values = _values(frame, wanted)
+        values = values_of(frame, wanted) if wanted else {}
         if plan.done is not None and (without_gil or _is_long(plan.done, values)):
             return _named(plan.done, values)
         searched = next((one for one in plan.searches if not without_gil and _searches_much(one, values)), None)
@@ -106,43 +115,39 @@ class Operations:
         if found is None:
             if len(self._known) >= MAX_KNOWN:
                 self._known.clear()
-            found = self._known[code, at] = _Plan(*_operations(code, at))
+            found = self._known[code, at] = _Plan(*_operations(self._instructions(code), at))
         return found
 
-
-def _values(frame: FrameType, wanted: set[str]) -> Mapping[str, Any]:
-    """Values of variables of a frame, and of its module.
-
-    Before Python 3.13 the frame keeps a mapping of them, which is emptied, lest they live as long as it does.
-    """
-    code = frame.f_code
-    if not wanted or not _KEEPS_VARIABLES.isdisjoint(code.co_names) or frame.f_trace is not None:
-        return {}
-    if not code.co_flags & inspect.CO_OPTIMIZED:  # of a module or a class: its variables may be a mapping of any kind
-        return {name: frame.f_globals.get(name) for name in wanted}
-    own = frame.f_locals
-    found = {name: own[name] if name in own else frame.f_globals.get(name) for name in wanted}
-    if sys.version_info < (3, 13):
-        own.clear()
-    return found
+    def _instructions(self, code: CodeType) -> list[dis.Instruction]:
+        found = self._read.get(code)
+        if found is None:
+            if len(self._read) >= MAX_READ:
+                self._read.clear()
+            found = self._read[code] = [one for one in dis.get_instructions(code) if one.opname not in _EMPTY]
+        return found
 
 
 def _named(operation: _Operation, values: Mapping[str, Any]) -> str:
     """Name of an operation with the types of what it works on, as far as these are known."""
     # Not isinstance, which asks a proxy for what it stands for.
     named = [each for each in operation.operands if not issubclass(type(values.get(each.name)), ModuleType)]
-    kinds = [each.number or _kind(values.get(each.name), each.is_view) for each in named[:MAX_OPERANDS]]
+    kinds = [each.number or _kind(values.get(each.name), each.is_part) for each in named[:MAX_OPERANDS]]
     while kinds and not kinds[-1]:
         kinds.pop()
     of = f"({','.join(kind or '?' for kind in kinds)})" if kinds else ""
     return fitting(f"{operation.name}{of}", MAX_NAME)
 
 
-def _kind(value: object, is_view: bool) -> str:
-    """Type of a value, and of an array that of its elements; empty where it is not known."""
+def _kind(value: object, is_part: bool) -> str:
+    """Type of a value, of an array with that of its elements; empty where it is not known."""
     if type(value) is np.ndarray:
-        return _OF_ELEMENTS.get(value.dtype.kind) or value.dtype.name
-    return "" if value is None or is_view else type(value).__name__
+        elements = _OF_ELEMENTS.get(value.dtype.kind) or value.dtype.name
+        # A part of it may be one element, which is an object of any kind.
+        return f"array({elements})" if not is_part else "" if elements == "object" else elements
+    if value is None or is_part:
+        return ""
+    name: str = type.__dict__["__name__"].__get__(type(value))  # a metaclass may answer otherwise
+    return name
 
 
 def _size(value: object) -> int:
@@ -152,30 +157,35 @@ def _size(value: object) -> int:
 
 
 def _is_long(operation: _Operation, values: Mapping[str, Any]) -> bool:
-    if operation.name in _CONSTANT:
-        return False
-    if operation.name in _UNLESS_FIRST and all(each.number != "0" for each in operation.operands):
-        return False
-    return any(_size(values.get(each.name)) >= MANY for each in operation.operands)
+    name = operation.name
+    at_start = name in _LONG_AT_START and any(each.number == "0" for each in operation.operands)
+    if not (_LONG.fullmatch(name) or at_start or not name.isidentifier()):
+        return name in _LONG_ALWAYS
+    return any(_size(values.get(each.name)) >= MANY for each in operation.operands if not each.is_part)
 
 
 def _searches_much(operation: _Operation, values: Mapping[str, Any]) -> bool:
     """True if it looks for something in many elements, one by one."""
-    where = values.get(operation.operands[-1].name) if operation.operands else None
-    return type(where) in _SEARCHED and _size(where) >= MANY
+    where = operation.operands[-1] if operation.operands else _Operand()
+    value = values.get(where.name)
+    return not where.is_part and type(value) in _SEARCHED and _size(value) >= MANY
 
 
 # -- plans -----------------------------------------------------------------------------------------
 
 
-def _operations(code: CodeType, at: int) -> tuple[_Operation | None, tuple[_Operation, ...]]:
-    """Operation of an instruction, and the searches in the loop around it."""
-    found = [one for one in dis.get_instructions(code) if one.opname not in _EMPTY]
+def _operations(found: Sequence[dis.Instruction], at: int) -> tuple[_Operation | None, tuple[_Operation, ...]]:
+    """Operation of an instruction, and the searches in the loop around it that are made each time."""
     # Python 3.11 calls what is built in from the PRECALL before a CALL.
     index = next((i for i, one in enumerate(found) if one.offset >= at), None)
     if index is None:
         return None, ()
-    searches = [_operator(found, i) for i in _loop(found, at) if found[i].opname == "CONTAINS_OP"]
+    searches = []
+    for i in _loop(found, at):
+        if found[i].opname == "CONTAINS_OP":
+            searches.append(_operator(found, i))
+        elif "JUMP" in found[i].opname and "_IF_" in found[i].opname:  # what follows is not done each time
+            break
     opname = found[index].opname
     if opname.startswith("CALL"):
         return _call(found, index), tuple(searches)
@@ -184,23 +194,31 @@ def _operations(code: CodeType, at: int) -> tuple[_Operation | None, tuple[_Oper
 
 def _loop(found: Sequence[dis.Instruction], at: int) -> range:
     """Positions of the innermost loop around an instruction, or without one of all."""
-    loops = [
-        range(next(j for j, other in enumerate(found) if other.offset >= one.argval), i)
-        for i, one in enumerate(found)
-        if "JUMP_BACKWARD" in one.opname and one.argval <= at <= one.offset
-    ]
-    return min(loops, key=len, default=range(len(found)))
+    ends: dict[int, int] = {}  # by start: several jumps may go back to it
+    for one in found:
+        if "JUMP_BACKWARD" in one.opname:
+            ends[one.argval] = max(ends.get(one.argval, 0), one.offset)
+    around = [(stop - start, start, stop) for start, stop in ends.items() if start <= at <= stop]
+    _, start, stop = min(around, default=(0, 0, found[-1].offset))
+    inside = [i for i, one in enumerate(found) if start <= one.offset <= stop]
+    return range(inside[0], inside[-1] + 1)
 
 
 def _operator(found: Sequence[dis.Instruction], index: int) -> _Operation:
     """Operator, and the expressions that it is between; of an assignment to a part, what that is a part of."""
     one = found[index]
-    name = _OPERATORS[one.opname] or one.argrepr
-    span, right = _span(one), _span(found[index - 1])
+    name = _OPERATORS[one.opname] or one.argrepr.removeprefix("bool(").removesuffix(")")
+    name = _RENAMED.get(name, name)
+    span, before = _span(one), found[index - 1]
+    right = _span(before)
+    if type(before.argval) is tuple and len(before.argval) == MAX_OPERANDS:  # one instruction that loads both
+        return _Operation(name, tuple(map(_Operand, map(str, before.argval))))
     if span is None or right is None:
         return _Operation(name)
     last = span[1] if one.opname == "STORE_SUBSCR" else right[0]
     left = _last(found, index, lambda at: at[0] == span[0] and at[1] <= last and at != span)
+    if left is not None and any(each.opname in _MOVES for each in found[left:index]):
+        left = None
     if one.opname == "STORE_SUBSCR":
         return _Operation(name, (_operand(found, left),))
     return _Operation(name, (_operand(found, left), _operand(found, index - 1)))
@@ -224,17 +242,18 @@ def _call(found: Sequence[dis.Instruction], index: int) -> _Operation | None:
 
 
 def _operand(found: Sequence[dis.Instruction], index: int | None) -> _Operand:
-    """Variable that an instruction loads, or of which it takes a view."""
-    is_view = False
+    """Variable that an instruction loads, or of which it takes a part or another view."""
+    is_part = False
     while index is not None:
         one = found[index]
         if one.opname in _LOADS:
-            return _Operand(one.argval, is_view) if isinstance(one.argval, str) else _Operand()
-        if one.opname in _NUMBERS and type(one.argval) is int and not is_view:
+            return _Operand(one.argval, is_part) if isinstance(one.argval, str) else _Operand()
+        if one.opname in _NUMBERS and type(one.argval) is int and not is_part:
             return _Operand(number=str(one.argval))
         if one.opname not in _PARTS and (one.opname not in _ATTRIBUTES or one.argval not in _VIEWS):
             break
-        span, is_view = _span(one), True
+        is_part = is_part or one.opname in _PARTS
+        span = _span(one)
         index = None if span is None else _part(found, index, span)
     return _Operand()
 

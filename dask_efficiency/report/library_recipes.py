@@ -45,8 +45,8 @@ fits-files: Reading FITS files
     Open each file once, with memmap=True, and read parts by hdu.section: headers are parsed in Python.
 netcdf-reads: Reading from netCDF files, chunk by chunk of the file
     kinds: python busy
-    stack: xarray/backends/netCDF4_.py NetCDF4ArrayWrapper.*
-    stack: xarray/backends/scipy_.py ScipyArrayWrapper.*
+    stack: xarray/backends/netCDF4_.py NetCDF4ArrayWrapper._getitem|NetCDF4ArrayWrapper.__getitem__
+    stack: xarray/backends/scipy_.py ScipyArrayWrapper.__getitem__
     unless: xarray/* *.to_netcdf
     Make chunks= multiples of the file's own (encoding["chunksizes"]): each is unpacked for any part of it.
 zarr-chunks: Zarr's chunks, unpacked or packed for each part of them
@@ -60,7 +60,7 @@ packed-values: Values that are scaled and masked as they are read
     kinds: python busy
     stack: xarray/coding/variables.py *
     stack: xarray/coding/common.py *
-    Select before values are needed, pass mask_and_scale=False, or store what is used often as float32.
+    Select before values are needed, or store what is used often as float32: each read unpacks it again.
 grib: Reading GRIB messages one by one
     kinds: python busy
     stack: cfgrib/* *
@@ -93,17 +93,17 @@ spatial-index: A spatial index, filled or asked one by one
 text-as-python: Text that is parsed as Python
     kinds: python busy
     stack: ast.py literal_eval|parse
-    stack: <built-in> eval(*|exec(*
+    stack: <built-in> eval*|exec|exec(*
     share: 0.3
     Write such columns as JSON, or as lists in Parquet: parsing Python takes a compiler for each text.
 replaced-values: Replacing many values, a pass for each
     kinds: python busy
     stack: pandas/core/internals/blocks.py Block.replace*|Block._replace*
     stack: pandas/core/array_algos/replace.py *
-    Use map() with a dict, or category codes: replace() goes through the column once for each value.
+    Use map() of a dict, with fillna() of the column, or categories: replace() takes a pass for each value.
 columns-one-by-one: Columns added one by one
     kinds: python busy
-    stack: pandas/core/frame.py DataFrame.insert|DataFrame._set_item*|DataFrame.__setitem__
+    stack: pandas/core/frame.py DataFrame.insert|DataFrame._set_item|DataFrame._set_item_mgr
     Collect the columns in a dict, and make one frame of it, or concat() once: each adds a block of its own.
 index-levels: Indexes of several levels
     kinds: python busy
@@ -111,7 +111,8 @@ index-levels: Indexes of several levels
     Keep the levels as columns, or sort the index once: its values are tuples, and looked up as objects.
 expressions-of-text: Expressions that are parsed as text
     kinds: python busy
-    stack: pandas/core/computation/* *
+    stack: pandas/core/computation/eval.py eval
+    stack: pandas/core/computation/expr.py *
     Write query() and eval() as masks and arithmetic: on small frames, parsing takes longer than the work.
 merged: Merging tables, by their keys
     kinds: busy
@@ -132,11 +133,10 @@ statistics-in-pairs: Statistics of pairs, one by one
     stack: scipy/stats/_mannwhitneyu.py *
     stack: scipy/stats/_correlation.py *
     Pass whole arrays with axis=, or take all pairs at once by numpy.corrcoef, of ranks for Spearman's.
-splines: Images interpolated by splines of order 3
+splines: Images interpolated by splines
     kinds: python busy
     stack: scipy/ndimage/*interpolation.py *
-    stack: skimage/transform/* *
-    Pass order=1 or 0 where that is enough, or filter once by spline_filter, with prefilter=False.
+    Pass order=1 or 0 where that is enough (3 is the default), or spline_filter once, with prefilter=False.
 gaussian: Gaussian filters, over wide windows
     kinds: python busy
     stack: scipy/ndimage/*filters.py gaussian_filter|gaussian_filter1d
@@ -148,12 +148,12 @@ fourier: Fourier transforms
     Pad to scipy.fft.next_fast_len(n), use rfft for real values, and scipy.fft, which stays in float32.
 drawn-samples: Samples drawn by shuffling everything
     kinds: python busy
-    stack: <built-in> choice(*|permutation(*|shuffle(*|permuted(*
+    stack: <built-in> choice(RandomState*|choice([?]*|permutation(RandomState*|permutation([?]*
     share: 0.3
     Use numpy.random.default_rng().choice(n, k, replace=False) or integers(): others shuffle all of it.
 collected-garbage: gc.collect(), which visits all objects
     kinds: python busy
-    stack: <built-in> collect|collect(*
+    stack: <built-in> collect|collect([012])
     share: 0.2
     Leave it out: memory of arrays and tables is freed at once, and each collection visits all objects.
 process-figures: Asking for figures of the process

@@ -14,44 +14,43 @@ list-front: Taking from the front of a list, or adding there
     Use collections.deque, with popleft() and appendleft(): a list moves all its items each time.
 array-search: Searching arrays from their start, value by value
     kinds: python busy
-    stack: <built-in> in(*,*int*)|in(*,*float*)|in(*,object)|in(*,text)
+    stack: <built-in> in(*,array(*)
     share: 0.3
     Make a set of it, or ask for all values at once by numpy.isin: each question compares the whole array.
 builtins-on-arrays: Python's own functions on arrays, element by element
     kinds: python busy
-    stack: <built-in> sum(*int*|sum(float*|sum(bool*|max(*int*|max(float*|min(*int*|min(float*
-    stack: <built-in> sorted(*int*|sorted(float*|list(*int*|list(float*|set(*int*|set(float*|any(bool*|all(bool*
-    stack: <built-in> tolist(*int*|tolist(float*|Counter(*int*|Counter(float*|dict(*int*
+    stack: <built-in> sum(array(*|max(array(*|min(array(*|any(array(*|all(array(*
+    stack: <built-in> sorted(array(*|list(array(*|set(array(*|tuple(array(*|tolist(array(*
     share: 0.3
     Use the array's own: x.sum(), x.max(), numpy.sort, numpy.unique: Python makes an object of each element.
 integer-products: Products of matrices of integers, without BLAS
     kinds: python busy
-    stack: <built-in> @(*int*|@(bool*|@([?],*int*|dot(*int*|dot(bool*|matmul(*int*|matmul(bool*
+    stack: <built-in> @(*int*,*int*)|dot(*int*,*int*|matmul(*int*,*int*
     share: 0.3
     Convert them by astype(float), exact up to 2**53: NumPy multiplies integers in a loop, not by BLAS.
 half-floats: Numbers of 16 bits, which are converted one by one
     kinds: python busy
-    stack: <built-in> *(float16*|*(*,float16*
+    stack: <built-in> [-+*/@]*(*float16*|dot(*float16*|matmul(*float16*
     share: 0.3
     Compute in float32, and keep float16 for storage: few CPUs compute with 16 bits, so each is converted.
 long-floats: Numbers of 80 or 128 bits, without vector instructions
     kinds: python busy
-    stack: <built-in> *(longdouble*|*(*,longdouble*|*(clongdouble*|*(float128*|*(*,float128*
+    stack: <built-in> [-+*/@]*(*longdouble*|[-+*/@]*(*float128*|[-+*/@]*(*complex256*
     share: 0.3
     Use float64, unless the last digits matter: longdouble is computed one by one, without BLAS.
 object-arrays: Arrays of Python objects, handled one by one
     kinds: python busy
-    stack: <built-in> *(object*|*(*,object*
+    stack: <built-in> [-+*/@<>=!&^]*(*array(object)*|sort(array(object)*
     share: 0.3
     Convert them once, by astype(float) or to codes: dtype object is a Python call for each element.
 text-arrays: Arrays of text, compared and copied at full width
     kinds: python busy
-    stack: <built-in> *(text*|*(*,text)|*(bytes_*
+    stack: <built-in> [-+*/@<>=!]*(*array(text)*|sort(array(text)*|[<>=!]*(*array(bytes)*
     share: 0.3
     Use codes of numpy.unique or a categorical: each element of dtype str has the width of the longest.
 arrays-of-lists: Making arrays of lists, element by element
     kinds: python busy
-    stack: <built-in> array(list*|asarray(list*|array(tuple*|fromiter(*|stack(list*|vstack(list*|array(dict*
+    stack: <built-in> array(list*|asarray(list*|array(tuple*|fromiter(*
     share: 0.3
     Keep numbers in arrays from where they are read or made: from lists each is converted one by one.
 einsum: einsum, as one plain loop
@@ -65,7 +64,7 @@ inverses: Inverting matrices
     stack: numpy/linalg/*linalg.py inv|pinv
     stack: scipy/linalg/*_basic.py inv|pinv
     stack: scipy/linalg/*basic.py inv|pinv
-    Solve the equations, by numpy.linalg.solve or lstsq, or factor once, by scipy.linalg.cho_factor.
+    Solve the equations, by numpy.linalg.solve or lstsq, or factor once, by scipy.linalg.lu_factor.
 fits: Fits, point by point
     kinds: python busy
     stack: numpy/lib/*polynomial* polyfit|polyval
@@ -126,12 +125,10 @@ sparse-by-value: Sparse matrices, read or changed part by part
 sparse-made-dense: Sparse matrices that are made dense
     kinds: python busy
     stack: scipy/sparse/* *.toarray|*.todense
-    stack: <built-in> toarray(*|todense(*
-    share: 0.3
     Keep it sparse: products, sums and solvers of scipy.sparse take only what is not zero.
 histograms: Histograms by edges, each value looked up
     kinds: python busy
-    stack: numpy/lib/*histograms* histogram|histogram2d|histogramdd
+    stack: numpy/lib/*histograms* histogram > numpy/*/fromnumeric.py searchsorted
     Pass bins as a number, with range=, not as edges: then no value is searched; or numpy.bincount of codes.
 calendars: Dates of other calendars, as objects
     kinds: python busy
