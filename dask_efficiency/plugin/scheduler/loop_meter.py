@@ -191,21 +191,16 @@ class LoopMeter:
 
     def _timed_select(self, select: Callable[..., Any]) -> Callable[..., Any]:
         def timed_select(timeout: float | None = None) -> Any:
-            began = now = clock()
+            self._idle_since = began = clock()
             turn = began - self._turned
             if turn > SHORT_NS:
                 self._squares += turn * turn
-            if timeout == 0:  # it has more to do
+            try:
                 found = select(timeout)
-            else:
-                self._idle_since = began
-                try:
-                    found = select(timeout)
-                finally:
-                    now = clock()
-                    self.waited += now - began
-                    self._idle_since = 0
-            self._turned = now
+            finally:  # also with more to do it waits, for the GIL
+                self._turned = now = clock()
+                self.waited += now - began
+                self._idle_since = 0
             if now >= self._step_due:  # always while it is timed
                 self.guard(*(self._end_steps, began) if self._step_began else (self._begin_steps, now))
             return found

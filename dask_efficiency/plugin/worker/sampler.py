@@ -8,6 +8,7 @@ import platform
 import random
 import sys
 import threading
+import time
 from collections import deque
 from contextlib import ExitStack, closing, suppress
 from functools import partial
@@ -316,6 +317,9 @@ def why_not() -> str | None:
     try:
         with closing(HeldReader()) as reader, closing(ThreadFiles(reader, threading.get_native_id())) as own:
             clocks, syscall = own.clocks(), own.syscall()
+            if clocks is not None and not clocks.cpu:  # of a new thread it counts from its first switch on
+                time.sleep(0.001)
+                clocks = own.clocks()
     except (OSError, AttributeError, TypeError) as error:
         return f"no /proc/self/task/*/syscall: {type(error).__name__}: {error}"[:500]
     if clocks is None or not clocks.cpu:

@@ -19,7 +19,7 @@ from distributed.threadpoolexecutor import ThreadPoolExecutor
 from dask_efficiency.plugin.stacks import has_gil
 from dask_efficiency.plugin.worker.file_reads import FileWindows
 from dask_efficiency.plugin.worker.look import Look
-from dask_efficiency.plugin.worker.sampler import WaitingSampler, stood_still
+from dask_efficiency.plugin.worker.sampler import WaitingSampler, stood_still, why_not
 from tests.plugin.watch import eventually
 from tests.plugin.worker.test_threads import Worker
 from tests.plugin.worker.threads_in_states import needs_threads
@@ -293,3 +293,12 @@ def test_sampling_survives_threads_that_come_and_go_forks_and_the_end_of_the_pro
     )
     ended = subprocess.run([sys.executable, "-c", code], check=False, capture_output=True, text=True, timeout=240)
     assert (ended.returncode, ended.stdout) == (0, "ended\n"), ended.stderr
+
+
+def test_a_new_thread_finds_that_threads_can_be_sampled():
+    found = []
+    for _ in range(300):
+        thread = threading.Thread(target=lambda: found.append(why_not()))
+        thread.start()
+        thread.join()
+    assert {*found} == {None}
