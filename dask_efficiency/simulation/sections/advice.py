@@ -72,7 +72,7 @@ page = document
 def table(advice: Advice) -> Section:
     """Section with a row for each setting."""
     heads = {"setting": "setting", "makespan_seconds": "time", "interval": "90 of 100 runs"}
-    heads |= {"saved_seconds": "saves", "efficiency": "efficient", "ideal_memory": "memory for results"}
+    heads |= {"saved_seconds": "saves", "efficiency": "efficient", "ideal_memory": "memory used"}
     heads |= {"thread_seconds": "thread-{}"} if advice.price_per_worker_hour is None else {"money": "cost"}
     own = advice.settings[AS_IT_WAS]
     which = (f"{upper_first(name)}: {in_words(setting, own)}." for name, setting in advice.settings.items())
