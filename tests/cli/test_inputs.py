@@ -25,6 +25,9 @@ from tests.plugin.watch import eventually
 from tests.report.samples import report_of, seconds
 from tests.runs.stragglers.tables_of_tasks import slowed, tasks
 
+# What the commands of a wing say is tested where the wing is.
+OF_TORCH_TRACES = pytest.mark.skipif(not find_spec("dask_efficiency.torch_traces"), reason="without torch_traces")
+
 SLOW = SlowWorker("w3", "h1", Cause.SLOW_CPU, 3.0, 0.95, 0.0, 2.5, None, ())
 
 
@@ -124,20 +127,31 @@ def test_the_findings_in_a_saved_report_are_shown() -> None:
         ("critical-path a-run --before a-report", "a-report is a saved report"),
         ("stragglers a-page", "a-page is a page: open it in a browser; expected a recorded run or a table of tasks"),
         ("stragglers timeline", "timeline is a timeline"),
-        ("torch path execution", "`dask-efficiency torch path TRACE --execution-trace execution` reads it beside"),
-        (
-            "torch path overlay",
-            "overlay is a timeline with a critical path, which --chrome wrote: open it in ui.perfet",
+        *(
+            pytest.param(command, error, marks=OF_TORCH_TRACES)
+            for command, error in (
+                (
+                    "torch path execution",
+                    "`dask-efficiency torch path TRACE --execution-trace execution` reads it beside",
+                ),
+                (
+                    "torch path overlay",
+                    "overlay is a timeline with a critical path, which --chrome wrote: open it in ui.perfet",
+                ),
+                (
+                    "torch path autograd",
+                    "autograd is a trace of torch.autograd.profiler, which has no streams: record one",
+                ),
+                (
+                    "torch path dump",
+                    "dump is a dump of a cluster's state: `distributed.cluster_dump.DumpArtefact.from_url` r",
+                ),
+                (
+                    "torch path performance",
+                    "performance is a page of Dask's performance_report: open it in a browser; expec",
+                ),
+            )
         ),
-        (
-            "torch path autograd",
-            "autograd is a trace of torch.autograd.profiler, which has no streams: record one",
-        ),
-        (
-            "torch path dump",
-            "dump is a dump of a cluster's state: `distributed.cluster_dump.DumpArtefact.from_url` r",
-        ),
-        ("torch path performance", "performance is a page of Dask's performance_report: open it in a browser; expec"),
         ("stragglers a-run --history a-report", "expected a recorded run or a table"),
     ],
 )
@@ -145,6 +159,7 @@ def test_the_right_command_is_named(command: str, error: str) -> None:
     assert error in fails_in_one_line(run(*command.split()))
 
 
+@OF_TORCH_TRACES
 @pytest.mark.parametrize(
     ("name", "error"),
     [
