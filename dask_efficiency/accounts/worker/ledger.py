@@ -152,7 +152,7 @@ class Ledger:
             self._excess[key] = reservation
         return reservation
 
-    def release(self, key: object, *, at: int) -> SlotReservation | None:
+    def release(self, key: object, at: int) -> SlotReservation | None:
         """Free a task's slot, None if it held none; its outcome is given later, to :meth:`finalize`."""
         reservation = self.held.pop(key, None)
         if reservation is None:

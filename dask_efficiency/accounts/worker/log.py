@@ -33,8 +33,8 @@ Noted       a task without a slot changes its state,    where it comes from, whe
 ==========  ==========================================  ===========================================================
 
 **States of the log.** There are two: it is written, or it is read. Both happen on the event loop, so no lock is needed.
-``WorkerHooks._read`` takes all entries, sorts them by their instants, empties the list, and gives one batch to the
-slots and, while one records, to the recorder. It does so
+``WorkerHooks._read`` takes all entries, which are in the order of their instants, empties the list, and gives one batch
+to the slots and, while one records, to the recorder. It does so
 
 - before each report of the accounts (a heartbeat, a window's edge, the final snapshot), between two stimuli;
 - within a stimulus, once there are 200 entries (``hooks.MAX_ENTRIES``). The last task that ended then stays with the
@@ -51,8 +51,8 @@ slots and, while one records, to the recorder. It does so
    ``tests/runs/recording/worker/test_slot_time.py``, on the log of a real worker).
 2. A batch is read in the order of its instants, and entries of one instant in the order in which they were written
    (``test_entries_are_read_by_when_they_happened_and_those_of_one_instant_as_they_were_written`` in
-   ``tests/accounts/worker/test_slots.py``). Sorting is needed because a pause fires no hook: it is found at the next
-   hook, and a call to the disk is written when it is over.
+   ``tests/accounts/worker/test_slots.py``). A pause fires no hook: it is found at the next hook, and a call to the disk
+   is written when it is over. Who writes such an entry late sorts the log.
 3. An instant before one that the ledger has seen counts as that one, so an entry that comes too late names no time
    twice (``test_a_clock_that_runs_backwards_stands_still`` in ``tests/accounts/worker/test_ledger.py``).
 4. Entries hold no object of Dask's but the key. So a log can be written to a file as JSON and read without a worker

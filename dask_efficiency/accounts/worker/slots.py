@@ -167,7 +167,7 @@ class Slots:
                     self._move(entry)
                     continue
                 # As nearly all do.
-                reservation = ledger.release(entry.key, at=entry.at)
+                reservation = ledger.release(entry.key, entry.at)
                 if reservation is not None:
                     self._ended.append(_new(Ended, (reservation, _SUCCEEDED, entry, None)))
             elif isinstance(entry, Observed):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import random
-import threading
 import time
 from collections import Counter
 from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
@@ -322,7 +321,7 @@ class IdleWatch:
 def _busy_ns() -> int:
     """Nanoseconds for which this thread was on a core or, if the kernel counts it, waited for one."""
     try:
-        with open(f"/proc/self/task/{threading.get_native_id()}/schedstat", "rb") as file:
+        with open("/proc/thread-self/schedstat", "rb", buffering=0) as file:
             on_core, waited, _ = file.read().split()
     except (OSError, ValueError):
         return time.thread_time_ns()

@@ -119,6 +119,8 @@ def noted(start: str, finish: str) -> bool:
 _PAUSES = frozenset({PauseEvent, UnpauseEvent})
 #: Used for every task: attributes of an enum's class are slow.
 _RUNNING = Status.running
+#: Availability while a worker of this status takes no tasks; with any other it retires.
+_STOPPED = {Status.running: Availability.PAUSED, Status.paused: Availability.PAUSED}
 _EXECUTING, _LONG_RUNNING, _NEITHER = TaskSet.EXECUTING, TaskSet.LONG_RUNNING, TaskSet.NEITHER
 #: Nanoseconds without a hook, after which the log of stimuli is searched for pauses.
 _LOOK_BACK_NS = 50_000_000
@@ -182,6 +184,7 @@ class WorkerHooks:
         #: Last note on free slots, and True if their cause is anything but a lack of work.
         self._observed: Observed | None = None
         self._waits = True
+        self.transition = self._hook()
         self.cost.next_interval(worker.state.executed_count)
         for ts in worker.state.executing:
             self._take(ts, at)
@@ -214,33 +217,37 @@ class WorkerHooks:
         if plugin is not None:
             self.cost.time(plugin, self.transition)
 
-    def transition(self, key: Any, start: str, finish: str, **_: Any) -> None:
-        """Log a transition; Dask calls this hook in the middle of a stimulus."""
-        try:
-            if self._recorder is not None and noted(start, finish):
-                self._note(key, start, finish)
-            if (start, finish) in QUIET and (finish != "ready" or self._state.running):
-                if start == "memory" or finish == "memory":
-                    self._hold(key, finish)
-                return
-            ts = self._tasks.get(key)
-            if start == "released" and ts is not None and not ts.waiting_for_data:
-                return  # it will be ready in the same stimulus
-            at = monotonic_ns()
-            if at - self._looked_at > _LOOK_BACK_NS:
-                self.look_back(at)
-            self._looked_at = at
-            if len(self._log) >= self._room:
-                self._make_room()
-            if finish == "executing":
-                self._take(ts, at)
-            elif start in AT_WORK:
-                self._move(key, ts, start, finish, at)
-            state = self._state
-            if self._waits or state.waiting or state.constrained or not state.running:
-                self._look(at)
-        except Exception as error:
-            self._failed(error)
+    def _hook(self) -> Callable[..., None]:
+        """Make the hook that logs each transition, in the middle of a stimulus: a function costs less than a method."""
+        state, tasks, log, failed = self._state, self._tasks, self._log, self._failed
+
+        def transition(key: Any, start: str, finish: str, **_: Any) -> None:
+            try:
+                if self._recorder is not None and noted(start, finish):
+                    self._note(key, start, finish)
+                if (start, finish) in QUIET and (finish != "ready" or state.running):
+                    if start == "memory" or finish == "memory":
+                        self._hold(key, finish)
+                    return
+                ts = tasks.get(key)
+                if start == "released" and ts is not None and not ts.waiting_for_data:
+                    return  # it will be ready in the same stimulus
+                at = monotonic_ns()
+                if at - self._looked_at > _LOOK_BACK_NS:
+                    self.look_back(at)
+                self._looked_at = at
+                if len(log) >= self._room:
+                    self._make_room()
+                if finish == "executing":
+                    self._take(ts, at)
+                elif start in AT_WORK:
+                    self._move(key, ts, start, finish, at)
+                if self._waits or state.waiting or state.constrained or not state.running:
+                    self._look(at)
+            except Exception as error:
+                failed(error)
+
+        return transition
 
     def _hold(self, key: Any, finish: str) -> None:
         """Count a result of another worker or of a client that is there, or any that is there no more."""
@@ -314,7 +321,7 @@ class WorkerHooks:
         since = self._sent(at) if self._spills.last > self._read_at else None
         prefix, span = ts.prefix, ts.span_id
         # Without calls for most tasks.
-        if type(span) is not str or len(prefix) + len(span) > MAX_PREFIX_LENGTH or not (prefix + span).isascii():
+        if type(span) is not str or len(both := prefix + span) > MAX_PREFIX_LENGTH or not both.isascii():
             prefix, span = prefix_of(prefix), span_of(span)
         begun = None if self._recorder is None else (self._number(), ts.run_id)
         self._log.append(_new(Taken, (at, ts.key, prefix, span, recomputed, since, begun)))
@@ -377,7 +384,7 @@ class WorkerHooks:
             self._read_at = monotonic_ns()
 
     def _read(self, *, all_of_them: bool, whole: bool) -> None:
-        entries = in_order(self._log)
+        entries = self._log.copy()
         self._log.clear()
         self.slots.read(entries)
         if self._recorder is not None:
@@ -399,12 +406,7 @@ class WorkerHooks:
         """Note the cause of free slots."""
         state, status = self._state, self._worker.status
         self._looked_at = at
-        if status is _RUNNING:
-            availability = Availability.RUNNING
-        elif status is Status.paused:
-            availability = Availability.PAUSED
-        else:
-            availability = Availability.RETIRING
+        availability = Availability.RUNNING if status is _RUNNING else _STOPPED.get(status, Availability.RETIRING)
         waiting, constrained = len(state.waiting), len(state.constrained)
         self._observed = Observed(at, availability, waiting, constrained, len(state.ready))
         self._waits = waiting > 0 or constrained > 0 or availability is not Availability.RUNNING
@@ -422,9 +424,7 @@ class WorkerHooks:
         if _PAUSES.isdisjoint(map(type, islice(reversed(log), new))):
             return
         changes: list[Turned] = []
-        stopped = Availability.PAUSED
-        if self._worker.status not in (Status.running, Status.paused):
-            stopped = Availability.RETIRING
+        stopped = _STOPPED.get(self._worker.status, Availability.RETIRING)
         for event in islice(reversed(log), new):
             if event.handled is None:
                 continue
@@ -437,7 +437,7 @@ class WorkerHooks:
                 changes.append(Turned(min(handled, at), Availability.RUNNING))
                 stopped = Availability.PAUSED  # going back in time: before an unpause comes its pause
         if changes:
-            self._log += reversed(changes)
+            self._log[:] = in_order([*self._log, *reversed(changes)])
             self._observed, self._waits = None, True
 
 

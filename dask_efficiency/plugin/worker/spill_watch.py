@@ -24,7 +24,7 @@ from dask_efficiency.accounts.metered import (
     Metered,
 )
 from dask_efficiency.accounts.rows import add
-from dask_efficiency.accounts.worker.log import Entry, Spilled
+from dask_efficiency.accounts.worker.log import Entry, Spilled, in_order
 from dask_efficiency.plugin.patches import EVICT, READ_BACK, WRITE_OUT, Replacements
 from dask_efficiency.plugin.worker.threads import TaskThreads
 
@@ -192,7 +192,8 @@ def spill_noter(
     def note(start: int, stop: int, asked: bool) -> None:
         try:
             state = worker.state
-            log.append(Spilled(start, stop, asked, len(state.ready), len(state.waiting), threads.waiting()))
+            waits = len(state.ready), len(state.waiting), threads.waiting()
+            log[:] = in_order([*log, Spilled(start, stop, asked, *waits)])
         except Exception as error:
             failed(error)
 
