@@ -21,6 +21,7 @@ from dask_efficiency.accounts.lines import (
 )
 from dask_efficiency.accounts.metered import of_shuffles
 from dask_efficiency.accounts.waits import CHILD, CLUSTER, LIBRARY, LOCK, SHUFFLE, place_of_wait
+from dask_efficiency.accounts.worker.balance import Outcome
 from dask_efficiency.report.blocks import (
     blocks_of_scheduler,
     held_by_client,
@@ -35,7 +36,7 @@ from dask_efficiency.report.blocks import (
 from dask_efficiency.report.gil import longest_holder, share_of_holders, under_gil, works_on_text
 from dask_efficiency.report.gpu import waiting_seconds
 from dask_efficiency.report.memory_needs import NO_NEEDS, MemoryNeeds, needs_of
-from dask_efficiency.report.messages import FINALIZE, objects_fetched
+from dask_efficiency.report.messages import FINALIZE, large_objects, objects_fetched
 from dask_efficiency.report.model import EfficiencyReport
 from dask_efficiency.report.sizes import NO_SIZES, SMALL_TASK_SECONDS, TASK_SECONDS, Sizes, sizes_of
 from dask_efficiency.report.skew import larger_input, longest_slept, median_seconds, ran_alone, ran_in_turn
@@ -171,6 +172,10 @@ class Conditions:
     in_turn: bool = False
     #: Objects in lists and the like that were pickled one by one for clients.
     objects_fetched: float = 0.0
+    #: Times that each task ran that failed in the end.
+    attempts: float = 0.0
+    #: Type of large objects from worker to worker whose size Dask does not know by itself; may be empty.
+    large_objects: str = ""
     joining: bool = False  # only that explains unmeasured time
     came_and_went: bool = False
     ran_in_turn: bool = False  # tasks that all waited for ran one after the other
@@ -319,6 +324,8 @@ class Conditions:
             "loop_by": name_of(self.loop_by),
             "loop_share": format_share(self.loop_share),
             "objects": format_count(round(self.objects_fetched), "object"),
+            "attempts": format_number(self.attempts),
+            "large_objects": name_of(self.large_objects),
             **self.memory.words(),
             **self.sizes.words(),
         }
@@ -404,11 +411,18 @@ def conditions_of(report: EfficiencyReport) -> Conditions:
         sent_by=sender.line.function if sender is not None and sender.by_library else "",
         in_turn=sender is not None and sender.share > MOST and waited_in_turn(report, sender.line),
         objects_fetched=objects_fetched(report),
+        attempts=_attempts(report),
+        large_objects=large_objects(report),
         joining=not report.not_measured,
         came_and_went=bool(came_and_went(report.attendance, times=FEW_STAYED)),
         ran_in_turn=ran_in_turn(report, waited_for),
         longest_slept=longest_slept(report),
     )
+
+
+def _attempts(report: EfficiencyReport) -> float:
+    failed = sum(failure.tasks for failure in report.failures)
+    return report.tasks.get(Outcome.FAILED, 0) / failed if failed else 0.0
 
 
 def _polls(report: EfficiencyReport) -> bool:

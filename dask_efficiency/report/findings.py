@@ -300,7 +300,7 @@ def _losses(report: EfficiencyReport, facts: Conditions, exact: Sequence[Profile
         joined = [part for part in joined if part.bucket is not Bucket.IDLE or part.cause not in of_others]
     stacks = {**lost_stacks(report, exact), **stacks_beside_tasks(report)} if worth else {}
     prefixes = lost_prefixes(exact)
-    found = [_of_load(report, one) for one in told] + [
+    found = [_of_load(report, facts, one) for one in told] + [
         with_recipe(
             report, loss_finding(report, facts, part, culprits), stacks.get(part.kind, ()), prefixes[part.kind], facts
         )
@@ -321,10 +321,10 @@ def _losses(report: EfficiencyReport, facts: Conditions, exact: Sequence[Profile
     return found
 
 
-def _of_load(report: EfficiencyReport, told: Told) -> Finding:
+def _of_load(report: EfficiencyReport, facts: Conditions, told: Told) -> Finding:
     """Finding of tasks, results or graphs that kept event loops busy."""
     saves = min(told.saves_seconds, largest_saving(report)) + told.on_client
-    return _bounded(_beside(told.kind, where=told.where, lost_seconds=told.lost_seconds), saves)
+    return _bounded(_beside(told.kind, facts, where=told.where, lost_seconds=told.lost_seconds), saves)
 
 
 def _waited_for_each(report: EfficiencyReport, facts: Conditions, lost: float) -> Finding:

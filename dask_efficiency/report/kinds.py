@@ -50,6 +50,8 @@ LONG_BUILDING, FEW_IN_GRAPH = 0.01, 10
 #: Share of the cores in use, by anybody, from which processes find none; and objects from which it matters that each
 #: is pickled by itself on its way to a client, for some seconds. By judgement.
 FULL_CORES, MANY_OBJECTS = 0.9, 50_000
+#: Times that tasks ran, from which those that fail were tried again.
+RETRIED = 2
 
 #: Share of what tasks compute that is under the GIL below which they leave it to others. By judgement.
 LITTLE_UNDER_GIL = 0.25
@@ -185,6 +187,8 @@ _CONDITIONS: Mapping[str, Callable[[Conditions], bool]] = {
         _may_wait(facts) and facts.saturation_saves >= WORTH_FINDING and facts.saturation < facts.saturation_needed
     ),
     "low-saturation": lambda facts: _may_wait(facts) and math.isnan(facts.saturation_saves) and facts.saturation < FULL,
+    "retried": lambda facts: facts.attempts >= RETRIED,
+    "large-objects": lambda facts: bool(facts.large_objects),
     "joining": lambda facts: facts.joining,
     "came-and-went": lambda facts: facts.came_and_went,
 }
@@ -307,7 +311,7 @@ overhead: Overhead of the workers
 failed: Tasks failed
     Read the tracebacks: each retry costs the whole task again.
 cancelled: Tasks were cancelled
-    Keep futures until they are used, and let workers finish before they close.
+    Keep futures that are used; what runs does not stop at cancel(): let it check a deadline, or an Event.
 recomputed: Results were lost and computed again
     killed: Give workers more memory, or make partitions smaller: workers were killed for lack of memory.
     See why workers left: results were lost with them.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import builtins
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -29,6 +30,8 @@ LARGE_GRAPH_BYTES = 10_000_000
 #: Bytes of one result, without objects in it, from which its size takes the time: twenty times as long as what is
 #: asked for one. By judgement.
 LARGE_RESULT_BYTES = 50_000_000
+#: Types of libraries whose sizes Dask knows; of an object of another class it takes what `sys.getsizeof` says.
+_SIZED = frozenset({"array", "ndarray", "DataFrame", "Series", "Index", "MultiIndex", "Table", "RecordBatch"})
 #: Part of the largest graph's size from which all are taken for as large. By judgement.
 SAME = 0.8
 #: Bytes of tasks, as a multiple of those of graphs, up to which they are sent about once. By judgement.
@@ -181,6 +184,15 @@ def heavy_loads(report: EfficiencyReport) -> list[tuple[Load, str, float]]:
         if kind and load.longest + on_client >= WORTH_FINDING * report.wall_clock_seconds:
             found.append((load, kind, on_client))
     return found
+
+
+def large_objects(report: EfficiencyReport) -> str:
+    """Class whose objects, large ones, took most time to pickle from worker to worker; empty for what Dask can size."""
+    of_results = next((load for load in loads(report) if load.what == RESULTS), None)
+    if of_results is None or of_results.items or of_results.each < LARGE_RESULTS:
+        return ""
+    name = of_results.type_name
+    return "" if name in _SIZED or hasattr(builtins, name) else name
 
 
 def objects_fetched(report: EfficiencyReport) -> float:

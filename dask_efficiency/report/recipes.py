@@ -359,6 +359,12 @@ overlaps: Overlaps of chunks, or moving windows, made by small tasks
     tasks: *overlap*
     share: 0.1
     Pass depth= for just the axes that need it, or larger chunks; moving sums are differences of cumsum().
+reshaped: Reshaping cuts and joins chunks, by small tasks
+    kinds: small-tasks
+    tasks: rechunk-* *-rechunk-* *reshape*
+    also-tasks: *reshape*
+    share: 0.3
+    Work block by block, as by map_blocks, or cut the first dimension only: a reshape joins all others.
 rechunked: rechunk cuts and joins chunks, by small tasks
     kinds: small-tasks
     tasks: rechunk-* *-rechunk-*

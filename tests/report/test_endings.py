@@ -60,6 +60,13 @@ def test_what_failed_comes_first_with_error_tasks_and_line() -> None:
     assert "idle" not in kinds(ended)
 
 
+def test_tasks_that_were_tried_again_and_failed_each_time_say_how_often() -> None:
+    report = of_a_block(failures=(replace(FAILED, tasks=2),), tasks={"succeeded": 18, "failed": 22})
+    assert first(report)[1] == "Catch it in the task, or pass fewer retries=: each of these ran 11 times, in vain."
+    once = replace(report, tasks={"succeeded": 18, "failed": 2})
+    assert first(once)[1].startswith("Mend that first")
+
+
 def test_killed_workers_come_first_and_explain_the_idle_threads() -> None:
     report = of_a_block(failures=(KILLED,), lost_workers=(FOR_MEMORY,), ended_by="KilledWorker: ...")
     assert first(report) == (

@@ -103,6 +103,9 @@ def test_tasks_by_prefix_are_enough_for_some() -> None:
         assert recipe_for("small-tasks", prefixes={most: 9900, "overlap": 60}).name == name
     assert recipe_for("small-tasks", prefixes={"work": 9900, "overlap": 60, "rechunk-split": 40}) is None
     assert recipe_for("small-tasks", prefixes={"getitem-overlap-sum": 5, "sum": 2_000}) is None
+    reshaped = {"rechunk-merge-reshape-stack": 351, "rechunk-split": 400, "getitem": 200}
+    assert recipe_for("small-tasks", prefixes=reshaped).name == "reshaped"
+    assert recipe_for("small-tasks", prefixes={"reshape": 20, "sum": 900}) is None
     assert (
         recipe_for("small-tasks", prefixes={"rechunk-split": 960, "rechunk-merge": 480, "sum": 900}).name == "rechunked"
     )
