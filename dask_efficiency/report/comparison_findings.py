@@ -11,7 +11,7 @@ from typing import TypeAlias
 from dask_efficiency.accounts.buckets import UNKNOWN, Bucket
 from dask_efficiency.report.compare import CauseChange, Comparison
 from dask_efficiency.report.comparison_table import ComparisonRow, comparison_table, fine_scale
-from dask_efficiency.report.conditions import conditions_of
+from dask_efficiency.report.conditions_of import conditions_of
 from dask_efficiency.report.difference import Difference
 from dask_efficiency.report.findings import loss_finding, wall_clock_finding
 from dask_efficiency.report.lost_time import CauseLoss

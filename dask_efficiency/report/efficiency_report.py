@@ -41,7 +41,7 @@ from dask_efficiency.report.client_watch import (
     split_phases,
     uploads_until_taken_in,
 )
-from dask_efficiency.report.conditions import has_own_threads
+from dask_efficiency.report.conditions_of import has_own_threads
 from dask_efficiency.report.head import given_labels
 from dask_efficiency.report.model import EfficiencyReport
 from dask_efficiency.report.replies import ask_report, report_of

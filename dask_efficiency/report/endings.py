@@ -7,7 +7,8 @@ from collections.abc import Iterable
 
 from dask_efficiency.accounts.buckets import Bucket
 from dask_efficiency.accounts.cluster.failures import KILLED, REFUSED
-from dask_efficiency.report.conditions import NOTHING_KNOWN, conditions_of
+from dask_efficiency.report.conditions import NOTHING_KNOWN
+from dask_efficiency.report.conditions_of import conditions_of
 from dask_efficiency.report.kinds import BESIDE, page_of
 from dask_efficiency.report.model import EfficiencyReport
 from dask_efficiency.report.stalls import STALLED, findings_of

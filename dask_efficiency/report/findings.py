@@ -12,7 +12,8 @@ from dask_efficiency.report.blocks import FOR_SCHEDULER, stacks_beside_tasks
 from dask_efficiency.report.bounds import CORE, OF_CURE, bounded_saving, kept_promise, largest_saving
 from dask_efficiency.report.computed_first import computed_first
 from dask_efficiency.report.computing import GIL, MAY_GO
-from dask_efficiency.report.conditions import NOTHING_KNOWN, Conditions, conditions_of
+from dask_efficiency.report.conditions import NOTHING_KNOWN, Conditions
+from dask_efficiency.report.conditions_of import conditions_of
 from dask_efficiency.report.culprits import find_culprits, lost_prefixes, lost_stacks
 from dask_efficiency.report.cures import tasks_by_prefix, with_recipe
 from dask_efficiency.report.endings import ENDINGS, ending_clause, endings, follows

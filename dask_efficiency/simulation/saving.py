@@ -9,7 +9,8 @@ from typing import Any
 
 from dask_efficiency.accounts.buckets import GOOD, HELD, Bucket, cause_name
 from dask_efficiency.report.bounds import CORE, without_others
-from dask_efficiency.report.conditions import ROUND_TRIPS, conditions_of, saturation_needed
+from dask_efficiency.report.conditions import ROUND_TRIPS
+from dask_efficiency.report.conditions_of import conditions_of, saturation_needed
 from dask_efficiency.report.kinds import BESIDE, KINDS, OF_SMALL_TASKS
 from dask_efficiency.report.lost_time import losses_worth_finding
 from dask_efficiency.report.model import EfficiencyReport

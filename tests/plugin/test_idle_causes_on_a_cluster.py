@@ -12,7 +12,7 @@ from distributed import Client
 from tornado.ioloop import PeriodicCallback
 
 from dask_efficiency import EfficiencyPlugin, EfficiencyReport, efficiency_report
-from dask_efficiency.report.conditions import conditions_of
+from dask_efficiency.report.conditions_of import conditions_of
 from dask_efficiency.report.kinds import advice
 from tests.plugin.tasks import nap
 from tests.plugin.watch import addresses

@@ -15,7 +15,7 @@ from dask_efficiency import efficiency_report
 from dask_efficiency.accounts.lines import place_of
 from dask_efficiency.plugin.names import PLUGIN
 from dask_efficiency.plugin.scheduler.loop_meter import LoopMeter
-from dask_efficiency.report.conditions import conditions_of
+from dask_efficiency.report.conditions_of import conditions_of
 from tests.plugin.watch import eventually
 
 pytestmark = pytest.mark.cluster

@@ -11,7 +11,7 @@ from hypothesis import given
 
 from dask_efficiency import EfficiencyReport, load_report
 from dask_efficiency.report.bounds import bounded_saving, largest_saving, without_others
-from dask_efficiency.report.conditions import conditions_of
+from dask_efficiency.report.conditions_of import conditions_of
 from dask_efficiency.report.findings import find, headline
 from dask_efficiency.report.lost_time import lost_time
 from dask_efficiency.report.values import Saved

@@ -13,7 +13,8 @@ from dask_efficiency import EfficiencyReport, load_report, load_trace
 from dask_efficiency.accounts.buckets import CAUSE_NAMES, FINALIZED, GOOD, Breakdown, Bucket
 from dask_efficiency.accounts.lines import EVENT_LOOP, Frame
 from dask_efficiency.accounts.slow_worker import Cause, SlowWorker
-from dask_efficiency.report.conditions import Conditions, conditions_of
+from dask_efficiency.report.conditions import Conditions
+from dask_efficiency.report.conditions_of import conditions_of
 from dask_efficiency.report.findings import find, headline, in_a_line
 from dask_efficiency.report.kinds import BESIDE, KINDS, OF_CHAINS, advice
 from dask_efficiency.report.turnover import Arrival, LostWorker

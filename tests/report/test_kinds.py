@@ -8,7 +8,8 @@ import pytest
 from dask_efficiency.accounts.buckets import GOOD, Bucket
 from dask_efficiency.accounts.cluster.scheduler_loop import LoopBlock, SchedulerLoop
 from dask_efficiency.accounts.lines import EVENT_LOOP, NATIVE, NO_CORE, PYTHON, Frame
-from dask_efficiency.report.conditions import NOTHING_KNOWN, conditions_of
+from dask_efficiency.report.conditions import NOTHING_KNOWN
+from dask_efficiency.report.conditions_of import conditions_of
 from dask_efficiency.report.findings import find
 from dask_efficiency.report.kinds import BESIDE, KINDS, advice, page_of
 from dask_efficiency.report.memory_needs import NO_NEEDS

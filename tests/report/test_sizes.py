@@ -6,7 +6,7 @@ import pytest
 from dask_efficiency import EfficiencyReport
 from dask_efficiency.accounts.lines import Frame
 from dask_efficiency.accounts.metered import BYTES, HOST, LIMIT, MEMORY, PROCESS
-from dask_efficiency.report.conditions import conditions_of
+from dask_efficiency.report.conditions_of import conditions_of
 from dask_efficiency.report.findings import find
 from dask_efficiency.report.kinds import advice
 from dask_efficiency.report.sizes import PROCESS as OF_A_PROCESS

@@ -5,7 +5,7 @@ import pytest
 
 from dask_efficiency import EfficiencyReport
 from dask_efficiency.accounts.rows import OTHER
-from dask_efficiency.report.conditions import conditions_of
+from dask_efficiency.report.conditions_of import conditions_of
 from dask_efficiency.report.findings import find
 from dask_efficiency.report.kinds import advice
 from dask_efficiency.report.skew import (

@@ -182,10 +182,8 @@ class ClusterAccounts:
         #: What labels counted that is left out: the worker that said so first, and True if others did, too.
         self._left_out: dict[str, tuple[str, bool]] = {}
         self._remembered = self._answers = self._prefixes_due = 0
-        #: Addresses whose heartbeats are still to be read in this round.
-        self._rest: deque[str] = deque()
-        #: Reports that read all heartbeats now.
-        self._reports_reading = 0
+        #: Addresses whose heartbeats are still to be read in this round, and reports that read all now.
+        self._rest, self._reports_reading = deque[str](), 0
 
     @property
     def options(self) -> Options:

@@ -11,7 +11,7 @@ from dask_efficiency.accounts.cluster.scheduler_loop import HOOK, STREAM, LoopBl
 from dask_efficiency.accounts.facts import Facts
 from dask_efficiency.accounts.lines import EVENT_LOOP, NO_CORE, Frame
 from dask_efficiency.plugin.scheduler.replies import Reply, packed
-from dask_efficiency.report.conditions import conditions_of
+from dask_efficiency.report.conditions_of import conditions_of
 from dask_efficiency.report.culprits import MAX_CULPRITS
 from dask_efficiency.report.findings import find
 from dask_efficiency.report.replies import _loop, unpacked
