@@ -119,6 +119,7 @@ class Conditions:
     loop_busy: float = _UNKNOWN
     #: Largest use of the event loop and its share, if it is none of Dask's own task handlers; else the handler, and 0.
     loop_by: str = ""
+    loop_of_events: bool = False  # such as log records of workers
     loop_share: float = 0.0
     #: Phase of most of the client's time without work on the cluster, if that was work for Dask: ``"gather"``.
     client_phase: str = ""

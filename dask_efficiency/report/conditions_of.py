@@ -12,6 +12,8 @@ from dask_efficiency.accounts.lines import (
     CHILD_CPU,
     EVENT_LOOP,
     NO_CORE,
+    NOWHERE,
+    Frame,
     blamed,
     is_import,
     is_the_users,
@@ -42,6 +44,7 @@ from dask_efficiency.report.skew import larger_input, longest_slept, median_seco
 from dask_efficiency.report.turnover import FEW_STAYED, came_and_went
 from dask_efficiency.report.values import LongHold
 from dask_efficiency.report.wall_clock import client_doing, client_phase, sending, time_of_client_counts, waited_in_turn
+from dask_efficiency.show.figures import format_count
 from dask_efficiency.show.finding import MOST
 
 #: Share of a client's sleep with work outstanding from which it may have waited for that. A guess.
@@ -50,6 +53,10 @@ POLLS = 0.1
 RUN_FUNCTION = "run_function"
 #: Parts of the scheduler's event loop that tasks' own traffic takes.
 _OF_TASKS = (STREAM, SENDING, RECEIVING, STEP)
+#: Parts that take events in and hand them on: of ``log_event``, and of records that ``forward_logging`` sends.
+_OF_EVENTS = ("event", "log-event", "log_event")
+#: Ends of the files in which what is logged is on its way.
+_LOGGING = ("logging/__init__.py", "loguru/_logger.py")
 
 
 def conditions_of(report: EfficiencyReport) -> Conditions:
@@ -125,6 +132,7 @@ def conditions_of(report: EfficiencyReport) -> Conditions:
         loop_busy=busy,
         loop_by=by,
         loop_share=share,
+        loop_of_events=_events(report)[0] > MOST,
         client_phase=client_phase(report),
         client_activity=doing.activity if doing is not None and time_of_client_counts(report) else "",
         building=sum(row.ns for row in report.client if row.activity == "build") / 1e9 / tasks if tasks else 0.0,
@@ -205,6 +213,9 @@ def _loop(report: EfficiencyReport) -> tuple[float, str, float]:
     loop = report.scheduler_loop
     if loop is None or loop.busy_with_work is None or not loop.busy_seconds:
         return math.nan, "", 0.0
+    of_events, events = _events(report)
+    if of_events > MOST:
+        return loop.busy_with_work, f"{format_count(events, 'event')} that workers sent{_logged_at(report)}", of_events
     own = [part for part in (*loop.handlers, *loop.hooks) if part.kind not in _OF_TASKS or is_the_users(part.file)]
     most = max(own, key=lambda part: part.seconds, default=None)
     if most is not None and most.seconds > MOST * loop.busy_seconds:
@@ -213,6 +224,25 @@ def _loop(report: EfficiencyReport) -> tuple[float, str, float]:
             where = f": {place_of_blocks([one for one in loop.blocks if one.holder == EVENT_LOOP])}"
         return loop.busy_with_work, f"{most.kind} `{most.name}`{where}", most.seconds / loop.busy_seconds
     return loop.busy_with_work, loop.handlers[0].title if loop.handlers else "", 0.0
+
+
+def _events(report: EfficiencyReport) -> tuple[float, int]:
+    """Share of the scheduler's busy time that took events such as log records of workers, and how many there were."""
+    loop = report.scheduler_loop
+    if loop is None or not loop.busy_seconds:
+        return 0.0, 0
+    parts = [part for part in (*loop.handlers, *loop.hooks) if part.name.rpartition(".")[2] in _OF_EVENTS]
+    return sum(part.seconds for part in parts) / loop.busy_seconds, max((part.calls for part in parts), default=0)
+
+
+def _logged_at(report: EfficiencyReport) -> str:
+    """Line of the tasks that logged longest, in words; empty if none was seen."""
+    longest = Counter[Frame]()
+    for row in report.profile:
+        if any(frame.file.endswith(_LOGGING) for frame in row.stack):
+            longest[blamed(row.stack)] += row.ns
+    (line, _), *_ = longest.most_common(1) or [(NOWHERE, 0)]
+    return f", most at {place_of(line)}" if line.file else ""
 
 
 def _fills_workers(report: EfficiencyReport, prefix: str) -> bool:

@@ -315,8 +315,8 @@ def _losses(report: EfficiencyReport, facts: Conditions, exact: Sequence[Profile
         evidence = {"task_seconds": facts.task_seconds, KNOWN: lost / report.mean_threads}
         evidence |= {"times_as_large": float(facts.sizes.times)} if facts.sizes.times > 1 else {}
         of_all = _beside("small-tasks", facts, where=sender_of_most(report), lost_seconds=lost, evidence=evidence)
-        built = [(row.stack, row.ns) for row in report.client if row.activity == "build"]
-        of_all = with_recipe(report, of_all, built, tasks_by_prefix(report))
+        sent = [(row.stack, row.ns) for row in report.client if row.activity in ("build", "send")]
+        of_all = with_recipe(report, of_all, sent, tasks_by_prefix(report))
         most = _bounded(of_all, min(lost / report.mean_threads, largest_saving(report)))
         found.append(_with_replay(report, of_all, saved) if (saved := report.savings.get("small-tasks")) else most)
     return found

@@ -104,6 +104,7 @@ _CONDITIONS: Mapping[str, Callable[[Conditions], bool]] = {
     "spilling": lambda facts: facts.spilling >= SPILLS,
     "spilling-short": lambda facts: facts.spilling >= SPILLS and facts.memory.too_little,
     "read-again": lambda facts: facts.times_read_back >= READ_AGAIN,
+    "events": lambda facts: facts.loop_held and facts.loop_of_events,
     "loop-held": lambda facts: facts.loop_held,
     "scheduler-busy": lambda facts: facts.scheduler_busy,
     "imports": lambda facts: facts.imports,
@@ -328,6 +329,7 @@ constrained: Waiting for resources=
 idle/scheduler: Threads idle, waiting for the scheduler
     imports: Import modules before the work, by client.run or a preload: event loops were importing.
     gil-taken: Do it in a task, or another process: it held the GIL of the scheduler's, which answered nobody meanwhile.
+    events: Log less in tasks, at a coarser level, or to files: it took {loop_share} of the scheduler's event loop.
     loop-held: Do without it, or speed it up: it took {loop_share} of the scheduler's event loop, busy {loop_busy} of the time.
     scheduler-busy: Use fewer and longer tasks: the scheduler was busy {loop_busy} of the time, most with {loop_by}.
     crowded-loops: Find them: other processes use {others} of these cores, and event loops waited for one.
@@ -348,6 +350,7 @@ idle/imbalance: Threads idle while tasks queue at other workers
 idle/restricted: Threads idle that may not run the waiting tasks
     Let more workers run these tasks: workers=, resources= and annotations restrict them.
 idle/graph: Threads idle while the scheduler takes in a graph
+    events: Log less in tasks, at a coarser level, or to files: it took {loop_share} of the scheduler's event loop.
     loop-held: Do without it, or speed it up: it took {loop_share} of the scheduler's event loop, busy {loop_busy} of the time.
     many-small: Compute all of it together, by one dask.compute(): {graphs} came, each with its whole collection.
     long-tasks: Build smaller graphs, and keep large objects out of them: the scheduler takes each in as a whole.

@@ -102,7 +102,7 @@ def sender_of_most(report: EfficiencyReport) -> str:
     (line, n), *_ = lines.most_common(1) or [("", 0)]
     if line and n > MOST * lines.total():
         return f"computed by {sentence(line)}"
-    waits = client_doing(report, lambda row: row.ns - row.idle_ns if row.activity == "wait" else 0)
+    waits = client_doing(report, lambda row: row.ns - row.idle_ns if row.activity in ("wait", "send") else 0)
     return f"most for {at}" if (at := sentence(client_line(report, waits, least=MOST))) else ""
 
 

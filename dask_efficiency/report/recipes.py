@@ -231,6 +231,10 @@ actors: Waiting for answers of actors, which are sent to whoever asked
     kinds: client waits
     stack: distributed/actor.py *
     Do more in the actor, such as to reduce there: each answer is waited for, and all of it is sent.
+scatter-in-turn: The client waited for each scatter
+    kinds: small-tasks one-by-one
+    stack: distributed/client.py Client.scatter|Client._scatter
+    Send all in one scatter(), as a list, or pass what is small as an argument: each call is waited for.
 scatter: Sending data to workers by scatter, to each process that needs them
     kinds: client
     stack: distributed/client.py Client.scatter|Client._scatter

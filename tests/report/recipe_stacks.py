@@ -324,6 +324,12 @@ SEEN = [
     ),
     _seen("actors", "client", "7: me/job.py main > distributed/actor.py ActorFuture.result > ~threading.py Event.wait"),
     _seen("scatter", "client", "7: me/job.py main > distributed/client.py Client.scatter > ~threading.py Event.wait"),
+    _seen(
+        "scatter-in-turn",
+        "small-tasks",
+        "9: me/job.py main > distributed/client.py Client.scatter > ~threading.py Event.wait",
+        "2: me/job.py main > distributed/client.py Client.submit",
+    ),
     _seen("sizes-of-chunks", "client", "7: me/job.py main > dask/array/core.py Array.compute_chunk_sizes"),
     _seen("array-on-client", "client", "7: me/job.py main > dask/array/core.py Array.__array__"),
     _seen("frame-by-row", "client", "7: me/job.py main > dask/dataframe/dask_expr/_collection.py DataFrame.iterrows"),
@@ -731,6 +737,13 @@ HEALTHY = [
         _stacks("9: me/a.py f > dask/delayed.py Delayed.f > dask/tokenize.py _normalize_seq_func"),
     ),
     # an array cut by a loop, or a groupby of which the tasks are few
+    (
+        "small-tasks",
+        _stacks(
+            "9: me/a.py main > distributed/client.py Client.submit",
+            "3: me/a.py f > distributed/client.py Client.scatter",
+        ),
+    ),
     ("small-tasks", _stacks("9: me/a.py main > dask/array/core.py Array.__getitem__", "4: xarray/core/groupby.py f")),
     # a pool that opens a connection
     (

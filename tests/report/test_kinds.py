@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from dask_efficiency.accounts.buckets import GOOD, Bucket
-from dask_efficiency.accounts.cluster.scheduler_loop import LoopBlock, SchedulerLoop
+from dask_efficiency.accounts.cluster.scheduler_loop import LoopBlock, LoopPart, SchedulerLoop
 from dask_efficiency.accounts.lines import EVENT_LOOP, NATIVE, NO_CORE, PYTHON, Frame
 from dask_efficiency.report.conditions import NOTHING_KNOWN
 from dask_efficiency.report.conditions_of import conditions_of
@@ -132,6 +132,11 @@ CURES = [
     ("idle/round-trips idle/scheduler", "Find them: other processes use 40 %", STARVED | {"others": 0.4}),
     ("idle/round-trips idle/scheduler", "Use fewer threads, or more cores: event loops waited for one.", STARVED),
     ("idle/round-trips idle/scheduler", "Do it in a task, or another process", REPLAYED | {"gil_held": 0.9}),
+    (
+        "idle/scheduler idle/graph idle/round-trips",
+        "Log less in tasks, at a coarser level, or to files: it took 60 % of the scheduler's event loop.",
+        HOGGED | {"loop_of_events": True},
+    ),
     (
         "idle/scheduler idle/graph idle/round-trips",
         "Do without it, or speed it up: it took 60 % of the scheduler's event loop, busy",
@@ -400,6 +405,30 @@ def test_a_thread_that_holds_the_gil_of_the_schedulers_process_holds_all_threads
     ):
         row = ClientRow("compute", stack, 5_000_000_000, 0, round(held * 1e9))
         assert conditions_of(replace(report, client=(row,))).gil_held_by == by
+
+
+def test_events_that_workers_send_are_one_thing_that_holds_the_loop_with_the_line_that_logs() -> None:
+    wrapper = LoopPart("callback", "wrapper", "", "", 0, 3.0, 8)
+    sends = LoopPart("stream handler", "log-event", "Scheduler.log_worker_event", "scheduler.py", 1, 3.0, 500)
+    takes = LoopPart("receiving", "event", "", "", 0, 2.5, 70)
+    loop = SchedulerLoop(10.0, 9.0, None, 0.9, 0.0, 9.0, 0.0, handlers=(wrapper, sends, takes))
+    logs = (Frame("fit", "/home/me/etl.py", 8), Frame("Logger.info", "/usr/lib/python3.12/logging/__init__.py", 5))
+    report = report_of(
+        seconds(thread_cpu=4, idle=16),
+        causes_by_worker={"w0": causes(**{"idle/scheduler": 9.0})},
+        nthreads={"w0": 2},
+        cluster_seconds=10.0,
+        scheduler_loop=loop,
+        profile=(ProfileRow(Bucket.THREAD_CPU, "", "fit", logs, 10**9),),
+    )
+    facts = conditions_of(report)
+    assert facts.loop_held
+    assert (facts.loop_by, facts.loop_of_events) == ("500 events that workers sent, most at etl.py:8", True)
+    assert advice("idle/scheduler", facts).startswith(
+        "Log less in tasks, at a coarser level, or to files: it took 61 %"
+    )
+    fewer = replace(loop, handlers=(wrapper, sends))
+    assert not conditions_of(replace(report, scheduler_loop=fewer)).loop_of_events
 
 
 def test_a_higher_saturation_is_advised_only_if_a_replay_says_so_or_none_was_made() -> None:
