@@ -283,7 +283,8 @@ async def session(mode: Mode, work: Work, slowness: float = 1.0) -> AsyncIterato
         client = await stack.enter_async_context(Client(scheduler.address, asynchronous=True))
         here = Session(mode, work, scheduler, worker, client)
         if mode.options is not None:
-            await client.register_plugin(EfficiencyPlugin(**mode.options))
+            # Points of the history are as far apart as at full speed.
+            await client.register_plugin(EfficiencyPlugin(history_interval=5 * slowness, **mode.options))
             meter = worker.plugins[EfficiencyWorkerPlugin.name].meter
             if not mode.stragglers:
                 _without_stragglers(meter)
