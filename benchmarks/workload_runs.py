@@ -125,7 +125,13 @@ def recorded(name: str, folder: Path) -> Ran | str:
 def _without_our_paths(file: Path) -> None:
     """Leave this machine's folders out of the names of files in a report's stacks."""
     text = file.read_text()
-    for ours, theirs in ((sys.prefix, "/venv"), (sys.base_prefix, "/usr"), (f"{Path.cwd()}/", "")):
+    installed = "/venv/lib/python3/site-packages/dask_efficiency/"  # and no code of the user's
+    for ours, theirs in (
+        (f"{Path.cwd()}/dask_efficiency/", installed),
+        (sys.prefix, "/venv"),
+        (sys.base_prefix, "/usr"),
+        (f"{Path.cwd()}/", ""),
+    ):
         text = text.replace(ours, theirs)
     file.write_text(text)
 

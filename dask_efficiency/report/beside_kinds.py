@@ -7,7 +7,7 @@ killed-worker: Workers died, and their tasks were given up
 refused: A task's input is larger than a worker's memory
     Reduce or slice it before one task takes it all, write it to storage, or give workers more memory.
 error: Tasks failed
-    retried: Catch it in the task, or pass fewer retries=: each of these ran {attempts} times, in vain.
+    retried: Catch it in the task, or pass fewer retries=: {failed_attempts} failed, and each took its time.
     Mend that first: nothing that needs their results ran.
 never-ended: Tasks had not ended
     See what they wait for: client.call_stack() shows it while they run.
@@ -46,7 +46,7 @@ heavy-tasks: Each task carries a large object
 slow-tasks: Tasks take long to pickle
     Move their function to a module that workers import: it is pickled by value for each task.
 pickled-results: Event loops pickle and unpickle results
-    large-objects: Send arrays, or say how large {large_objects} is (__sizeof__): tasks go to large inputs.
+    large-objects: Send arrays, or give {large_objects} a __sizeof__, if it has none: tasks go to large inputs.
     Send arrays or tables instead of Python objects, or fewer of these from worker to worker.
 large-results: Large results go from worker to worker
     Give tasks only the part that they need, or reduce results before others take them.

@@ -31,6 +31,8 @@ OF_THREADS = (cause_name(Bucket.THREAD_NONCPU, "sleep"), cause_name(Bucket.THREA
 CHAINED = 0.8
 #: Graphs of one task each from which it matters that the client waited before it sent them: a guess.
 MANY_GRAPHS = 10
+#: Turns of the scheduler's handler of `scatter`, some three a call, from which there are many calls. A guess.
+MANY_SCATTERS = 30
 #: Tasks of a graph for each thread below which most threads have nothing to do while it runs. A guess.
 FEW_TASKS = 2
 NOTHING_MOVED = Amount(0, 0)
@@ -135,8 +137,11 @@ class Conditions:
     in_turn: bool = False
     #: Objects in lists and the like that were pickled one by one for clients.
     objects_fetched: float = 0.0
-    #: Times that each task ran that failed in the end.
-    attempts: float = 0.0
+    #: Turns of the scheduler's handler of `scatter`.
+    scatters: int = 0
+    #: Attempts at tasks that failed, and tasks that failed in the end.
+    failed_attempts: int = 0
+    failed: int = 0
     #: Type of large objects from worker to worker whose size Dask does not know by itself; may be empty.
     large_objects: str = ""
     joining: bool = False  # only that explains unmeasured time
@@ -252,6 +257,11 @@ class Conditions:
         return self.loop_busy > MOST
 
     @property
+    def scattered_in_turn(self) -> bool:
+        """True if the client called scatter again and again, each of which the scheduler takes in some turns."""
+        return self.scatters >= MANY_SCATTERS
+
+    @property
     def loop_held(self) -> bool:
         """True if one thing other than the tasks' own traffic keeps it busy, such as a plugin."""
         return self.scheduler_busy and self.loop_share > MOST
@@ -287,7 +297,7 @@ class Conditions:
             "loop_by": name_of(self.loop_by),
             "loop_share": format_share(self.loop_share),
             "objects": format_count(round(self.objects_fetched), "object"),
-            "attempts": format_number(self.attempts),
+            "failed_attempts": format_count(self.failed_attempts, "attempt"),
             "large_objects": name_of(self.large_objects),
             **self.memory.words(),
             **self.sizes.words(),

@@ -37,7 +37,7 @@ from dask_efficiency.report.conditions import NOTHING_MOVED, OF_THREADS, ROUND_T
 from dask_efficiency.report.gil import longest_holder, share_of_holders, under_gil, works_on_text
 from dask_efficiency.report.gpu import waiting_seconds
 from dask_efficiency.report.memory_needs import needs_of
-from dask_efficiency.report.messages import large_objects, objects_fetched
+from dask_efficiency.report.messages import objects_fetched
 from dask_efficiency.report.model import EfficiencyReport
 from dask_efficiency.report.sizes import sizes_of
 from dask_efficiency.report.skew import larger_input, longest_slept, median_seconds, ran_alone, ran_in_turn
@@ -53,10 +53,8 @@ POLLS = 0.1
 RUN_FUNCTION = "run_function"
 #: Parts of the scheduler's event loop that tasks' own traffic takes.
 _OF_TASKS = (STREAM, SENDING, RECEIVING, STEP)
-#: Parts that take events in and hand them on: of ``log_event``, and of records that ``forward_logging`` sends.
-_OF_EVENTS = ("event", "log-event", "log_event")
-#: Ends of the files in which what is logged is on its way.
-_LOGGING = ("logging/__init__.py", "loguru/_logger.py")
+#: Parts that take workers' events in and hand them on, as of ``Worker.log_event`` and ``client.forward_logging``.
+_OF_EVENTS = ("event", "log-event")
 
 
 def conditions_of(report: EfficiencyReport) -> Conditions:
@@ -81,7 +79,7 @@ def conditions_of(report: EfficiencyReport) -> Conditions:
     by_work = [block for block in report.loop_blocks if block.holder != NO_CORE]
     saves = report.savings.get(ROUND_TRIPS)
     of_threads = [report.savings[kind].seconds for kind in OF_THREADS if kind in report.savings]
-    doing, sender = client_doing(report), sending(report)
+    doing, sender, loop = client_doing(report), sending(report), report.scheduler_loop
     return Conditions(
         task_seconds=in_threads / tasks if tasks else math.nan,
         median_seconds=median_seconds(report),
@@ -140,18 +138,14 @@ def conditions_of(report: EfficiencyReport) -> Conditions:
         sent_by=sender.line.function if sender is not None and sender.by_library else "",
         in_turn=sender is not None and sender.share > MOST and waited_in_turn(report, sender.line),
         objects_fetched=objects_fetched(report),
-        attempts=_attempts(report),
-        large_objects=large_objects(report),
+        scatters=sum(part.calls for part in loop.handlers if part.name == "scatter") if loop is not None else 0,
+        failed_attempts=report.tasks.get(Outcome.FAILED, 0),
+        failed=sum(failure.tasks for failure in report.failures),
         joining=not report.not_measured,
         came_and_went=bool(came_and_went(report.attendance, times=FEW_STAYED)),
         ran_in_turn=ran_in_turn(report, waited_for),
         longest_slept=longest_slept(report),
     )
-
-
-def _attempts(report: EfficiencyReport) -> float:
-    failed = sum(failure.tasks for failure in report.failures)
-    return report.tasks.get(Outcome.FAILED, 0) / failed if failed else 0.0
 
 
 def _polls(report: EfficiencyReport) -> bool:
@@ -231,15 +225,18 @@ def _events(report: EfficiencyReport) -> tuple[float, int]:
     loop = report.scheduler_loop
     if loop is None or not loop.busy_seconds:
         return 0.0, 0
-    parts = [part for part in (*loop.handlers, *loop.hooks) if part.name.rpartition(".")[2] in _OF_EVENTS]
-    return sum(part.seconds for part in parts) / loop.busy_seconds, max((part.calls for part in parts), default=0)
+    parts = [part for part in loop.handlers if part.name in _OF_EVENTS]
+    # Hooks are part of the handlers' time: what a plugin of the user's takes is its own.
+    hooks = sum(part.seconds for part in loop.hooks if is_the_users(part.file))
+    seconds = max(0.0, sum(part.seconds for part in parts) - hooks)
+    return seconds / loop.busy_seconds, max((part.calls for part in parts), default=0)
 
 
 def _logged_at(report: EfficiencyReport) -> str:
-    """Line of the tasks that logged longest, in words; empty if none was seen."""
+    """Line of the tasks that sent events longest, in words; empty if none was seen."""
     longest = Counter[Frame]()
     for row in report.profile:
-        if any(frame.file.endswith(_LOGGING) for frame in row.stack):
+        if any(frame.function == "Worker.log_event" for frame in row.stack):
             longest[blamed(row.stack)] += row.ns
     (line, _), *_ = longest.most_common(1) or [(NOWHERE, 0)]
     return f", most at {place_of(line)}" if line.file else ""

@@ -315,8 +315,10 @@ def _losses(report: EfficiencyReport, facts: Conditions, exact: Sequence[Profile
         evidence = {"task_seconds": facts.task_seconds, KNOWN: lost / report.mean_threads}
         evidence |= {"times_as_large": float(facts.sizes.times)} if facts.sizes.times > 1 else {}
         of_all = _beside("small-tasks", facts, where=sender_of_most(report), lost_seconds=lost, evidence=evidence)
-        sent = [(row.stack, row.ns) for row in report.client if row.activity in ("build", "send")]
-        of_all = with_recipe(report, of_all, sent, tasks_by_prefix(report))
+        plain = of_all
+        for activity in ("build", "send") if facts.scattered_in_turn else ("build",):
+            rows = [(row.stack, row.ns) for row in report.client if row.activity == activity]
+            of_all = with_recipe(report, of_all, rows, tasks_by_prefix(report)) if of_all is plain else of_all
         most = _bounded(of_all, min(lost / report.mean_threads, largest_saving(report)))
         found.append(_with_replay(report, of_all, saved) if (saved := report.savings.get("small-tasks")) else most)
     return found
@@ -325,6 +327,7 @@ def _losses(report: EfficiencyReport, facts: Conditions, exact: Sequence[Profile
 def _of_load(report: EfficiencyReport, facts: Conditions, told: Told) -> Finding:
     """Finding of tasks, results or graphs that kept event loops busy."""
     saves = min(told.saves_seconds, largest_saving(report)) + told.on_client
+    facts = replace(facts, large_objects=told.large_objects)
     return _bounded(_beside(told.kind, facts, where=told.where, lost_seconds=told.lost_seconds), saves)
 
 

@@ -50,8 +50,8 @@ LONG_BUILDING, FEW_IN_GRAPH = 0.01, 10
 #: Share of the cores in use, by anybody, from which processes find none; and objects from which it matters that each
 #: is pickled by itself on its way to a client, for some seconds. By judgement.
 FULL_CORES, MANY_OBJECTS = 0.9, 50_000
-#: Times that tasks ran, from which those that fail were tried again.
-RETRIED = 2
+#: Failed attempts for each task that failed in the end, from which many were tried again. By judgement.
+RETRIED = 3
 
 #: Share of what tasks compute that is under the GIL below which they leave it to others. By judgement.
 LITTLE_UNDER_GIL = 0.25
@@ -188,7 +188,7 @@ _CONDITIONS: Mapping[str, Callable[[Conditions], bool]] = {
         _may_wait(facts) and facts.saturation_saves >= WORTH_FINDING and facts.saturation < facts.saturation_needed
     ),
     "low-saturation": lambda facts: _may_wait(facts) and math.isnan(facts.saturation_saves) and facts.saturation < FULL,
-    "retried": lambda facts: facts.attempts >= RETRIED,
+    "retried": lambda facts: facts.failed_attempts >= RETRIED * facts.failed > 0,
     "large-objects": lambda facts: bool(facts.large_objects),
     "joining": lambda facts: facts.joining,
     "came-and-went": lambda facts: facts.came_and_went,
@@ -312,6 +312,7 @@ overhead: Overhead of the workers
 failed: Tasks failed
     Read the tracebacks: each retry costs the whole task again.
 cancelled: Tasks were cancelled
+    came-and-went: Let workers finish before they close, as by a longer wait before scaling down.
     Keep futures that are used; what runs does not stop at cancel(): let it check a deadline, or an Event.
 recomputed: Results were lost and computed again
     killed: Give workers more memory, or make partitions smaller: workers were killed for lack of memory.
@@ -329,7 +330,7 @@ constrained: Waiting for resources=
 idle/scheduler: Threads idle, waiting for the scheduler
     imports: Import modules before the work, by client.run or a preload: event loops were importing.
     gil-taken: Do it in a task, or another process: it held the GIL of the scheduler's, which answered nobody meanwhile.
-    events: Log less in tasks, at a coarser level, or to files: it took {loop_share} of the scheduler's event loop.
+    events: Send fewer, as by logging at a coarser level, or to files: they took {loop_share} of the scheduler's event loop.
     loop-held: Do without it, or speed it up: it took {loop_share} of the scheduler's event loop, busy {loop_busy} of the time.
     scheduler-busy: Use fewer and longer tasks: the scheduler was busy {loop_busy} of the time, most with {loop_by}.
     crowded-loops: Find them: other processes use {others} of these cores, and event loops waited for one.
@@ -350,7 +351,7 @@ idle/imbalance: Threads idle while tasks queue at other workers
 idle/restricted: Threads idle that may not run the waiting tasks
     Let more workers run these tasks: workers=, resources= and annotations restrict them.
 idle/graph: Threads idle while the scheduler takes in a graph
-    events: Log less in tasks, at a coarser level, or to files: it took {loop_share} of the scheduler's event loop.
+    events: Send fewer, as by logging at a coarser level, or to files: they took {loop_share} of the scheduler's event loop.
     loop-held: Do without it, or speed it up: it took {loop_share} of the scheduler's event loop, busy {loop_busy} of the time.
     many-small: Compute all of it together, by one dask.compute(): {graphs} came, each with its whole collection.
     long-tasks: Build smaller graphs, and keep large objects out of them: the scheduler takes each in as a whole.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import builtins
+import re
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -30,8 +31,8 @@ LARGE_GRAPH_BYTES = 10_000_000
 #: Bytes of one result, without objects in it, from which its size takes the time: twenty times as long as what is
 #: asked for one. By judgement.
 LARGE_RESULT_BYTES = 50_000_000
-#: Types of libraries whose sizes Dask knows; of an object of another class it takes what `sys.getsizeof` says.
-_SIZED = frozenset({"array", "ndarray", "DataFrame", "Series", "Index", "MultiIndex", "Table", "RecordBatch"})
+#: Types of libraries whose sizes Dask knows, with those derived from them; of another class it takes `sys.getsizeof`.
+_SIZED = re.compile("[Aa]rray|Frame|Series|Index|Table|Batch|Dataset|Tensor|^cs[rc]_|^function$|^method$")
 #: Part of the largest graph's size from which all are taken for as large. By judgement.
 SAME = 0.8
 #: Bytes of tasks, as a multiple of those of graphs, up to which they are sent about once. By judgement.
@@ -86,6 +87,12 @@ class Load:
     def add_seconds(self, server: str, type_name: str, seconds: float) -> None:
         """Add time of a server's event loop."""
         self.seconds.setdefault(server, defaultdict(float))[type_name] += seconds
+
+    @property
+    def large_objects(self) -> str:
+        """Class of large results whose size Dask may not know; empty for those that it knows."""
+        known = self.items or self.each < LARGE_RESULTS or hasattr(builtins, self.type_name)
+        return "" if self.what != RESULTS or known or _SIZED.search(self.type_name) else self.type_name
 
     @property
     def each(self) -> float:
@@ -186,15 +193,6 @@ def heavy_loads(report: EfficiencyReport) -> list[tuple[Load, str, float]]:
     return found
 
 
-def large_objects(report: EfficiencyReport) -> str:
-    """Class whose objects, large ones, took most time to pickle from worker to worker; empty for what Dask can size."""
-    of_results = next((load for load in loads(report) if load.what == RESULTS), None)
-    if of_results is None or of_results.items or of_results.each < LARGE_RESULTS:
-        return ""
-    name = of_results.type_name
-    return "" if name in _SIZED or hasattr(builtins, name) else name
-
-
 def objects_fetched(report: EfficiencyReport) -> float:
     """Objects in lists and the like that were pickled for clients."""
     return sum(load.items for load in loads(report) if load.what == TO_CLIENT)
@@ -217,6 +215,7 @@ class Told(NamedTuple):
 
     kind: str
     where: str
+    large_objects: str
     #: Thread-seconds that it explains; seconds of the wall clock; and of these the client's own.
     lost_seconds: float
     saves_seconds: float
@@ -243,7 +242,7 @@ def told_by_loads(
             parts, lost = [], load.longest * threads
         left = [part for part in left if part not in parts]
         where = sentence(place_of_load(load, report.computed_by))
-        found.append(Told(kind, where, lost, lost / threads if threads else 0.0, on_client))
+        found.append(Told(kind, where, load.large_objects, lost, lost / threads if threads else 0.0, on_client))
     return found, left
 
 

@@ -232,7 +232,7 @@ actors: Waiting for answers of actors, which are sent to whoever asked
     stack: distributed/actor.py *
     Do more in the actor, such as to reduce there: each answer is waited for, and all of it is sent.
 scatter-in-turn: The client waited for each scatter
-    kinds: small-tasks one-by-one
+    kinds: small-tasks
     stack: distributed/client.py Client.scatter|Client._scatter
     Send all in one scatter(), as a list, or pass what is small as an argument: each call is waited for.
 scatter: Sending data to workers by scatter, to each process that needs them
@@ -365,9 +365,9 @@ overlaps: Overlaps of chunks, or moving windows, made by small tasks
     Pass depth= for just the axes that need it, or larger chunks; moving sums are differences of cumsum().
 reshaped: Reshaping cuts and joins chunks, by small tasks
     kinds: small-tasks
-    tasks: rechunk-* *-rechunk-* *reshape*
-    also-tasks: *reshape*
-    share: 0.3
+    tasks: reshape reshape-* *-reshape *-reshape-*
+    also-tasks: rechunk-* *-rechunk-*
+    share: 0.1
     Work block by block, as by map_blocks, or cut the first dimension only: a reshape joins all others.
 rechunked: rechunk cuts and joins chunks, by small tasks
     kinds: small-tasks

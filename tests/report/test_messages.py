@@ -88,11 +88,14 @@ def test_pickled_results_explain_the_waiting_for_data_by_type() -> None:
     where = "4 results of fit (Forest, 9.5 MiB each), 11.0 s of pickling and unpickling"
     assert first(report) == ("pickled-results", where)
     (found, *_) = find(report)
-    said = "Send arrays, or say how large Forest is (__sizeof__): tasks go to large inputs."
+    said = "Send arrays, or give Forest a __sizeof__, if it has none: tasks go to large inputs."
     assert found.advice == said
     small = tuple(replace(each, value=400_000) if each.unit == BYTES else each for each in metered)
-    lists = tuple(replace(each, label=each.label.replace("Forest", "list")) for each in metered)
-    for others in (small, lists):
+    known = (
+        tuple(replace(each, label=each.label.replace("Forest", name)) for each in metered)
+        for name in ("list", "Dataset", "csr_matrix", "RangeIndex", "MaskedArray", "GeoDataFrame", "function")
+    )
+    for others in (small, *known):
         assert find(run(metered=others, idle="waiting-on-data"))[0].advice.startswith("Send arrays or tables")
     assert "waiting-on-data" not in {one.kind for one in find(report)}
     # large tables take as long as their bytes do

@@ -106,6 +106,9 @@ def test_tasks_by_prefix_are_enough_for_some() -> None:
     reshaped = {"rechunk-merge-reshape-stack": 351, "rechunk-split": 400, "getitem": 200}
     assert recipe_for("small-tasks", prefixes=reshaped).name == "reshaped"
     assert recipe_for("small-tasks", prefixes={"reshape": 20, "sum": 900}) is None
+    assert recipe_for("small-tasks", prefixes={"reshape_image": 5000, "rechunk-split": 1}) is None
+    cut = {"rechunk-split": 960, "rechunk-merge": 480, "reshape": 3}
+    assert recipe_for("small-tasks", prefixes=cut).name == "rechunked"
     assert (
         recipe_for("small-tasks", prefixes={"rechunk-split": 960, "rechunk-merge": 480, "sum": 900}).name == "rechunked"
     )

@@ -172,13 +172,11 @@ class ClusterAccounts:
         self.recent: deque[Moment] = deque(maxlen=RECENT_MOMENTS)
         #: By a part of spans' names: when their prefixes were looked up last, and these.
         self._of_spans: dict[str, tuple[float, set[str]]] = {}
-        self.cost_seconds = 0.0
-        self._thread = threading.get_ident()
+        self.cost_seconds, self._thread = 0.0, threading.get_ident()
         self._servers: dict[str, WorkerState] = {}
         self._arrivals = HeartbeatArrivals(scheduler, cluster)
-        self._logged_refusals: set[str] = set()
         self.events = LoggedEvents(meter, self, self._odd)
-        self._stays_off: dict[str, None] = {}
+        self._stays_off, self._logged_refusals = dict[str, None](), set[str]()
         #: What labels counted that is left out: the worker that said so first, and True if others did, too.
         self._left_out: dict[str, tuple[str, bool]] = {}
         self._remembered = self._answers = self._prefixes_due = 0
@@ -349,10 +347,10 @@ class ClusterAccounts:
         """
         if self._reports_reading and at_most < math.inf:
             return True  # they read what there is, in shorter steps
-        began = time.thread_time()
-        at = time.monotonic_ns()
-        arrived = 0
-        if not self._rest or at_most == math.inf:
+        began, at, arrived = time.thread_time(), time.monotonic_ns(), 0
+        if self._reports_reading:
+            arrived = self._all_unread(at)  # a round would leave some of theirs out
+        elif not self._rest or at_most == math.inf:
             if at_most < math.inf and self._arrivals.pauses(at):
                 self.stragglers.poll(at, self.read_interval_seconds)
                 self._spent(at, time.thread_time() - began)
@@ -368,11 +366,8 @@ class ClusterAccounts:
 
     async def poll_all(self) -> None:
         """Read all heartbeats that have arrived, skipped ones too, for a report; the event loop goes on in between."""
-        began = time.thread_time()
-        at = time.monotonic_ns()
-        self.reconcile()
-        unread, arrived = self._arrivals.everything(at)
-        self._rest = deque(unread)
+        began, at = time.thread_time(), time.monotonic_ns()
+        arrived = self._all_unread(at)
         self._reports_reading += 1
         try:
             while not self._read(began, at, MAX_REPORT_POLL_SECONDS, arrived):
@@ -381,6 +376,12 @@ class ClusterAccounts:
                 began, at, arrived = time.thread_time(), time.monotonic_ns(), 0
         finally:
             self._reports_reading -= 1
+
+    def _all_unread(self, at: int) -> int:
+        self.reconcile()
+        unread, arrived = self._arrivals.everything(at)
+        self._rest = deque(unread)
+        return arrived
 
     def _read(self, began: float, at: int, at_most: float, arrived: int) -> bool:
         """Read the rest of this round, see :meth:`poll`."""

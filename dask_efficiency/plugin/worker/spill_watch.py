@@ -193,7 +193,9 @@ def spill_noter(
         try:
             state = worker.state
             waits = len(state.ready), len(state.waiting), threads.waiting()
-            log[:] = in_order([*log, Spilled(start, stop, asked, *waits)])
+            log.append(Spilled(start, stop, asked, *waits))
+            if len(log) > 1 and log[-2][0] > log[-1][0]:  # hardly ever: spilling may fill the log with thousands
+                log[:] = in_order(log)
         except Exception as error:
             failed(error)
 

@@ -26,6 +26,7 @@ from dask_efficiency.plugin.bootstrap import EfficiencyWorkerPlugin
 from dask_efficiency.plugin.names import RECOMPUTED
 from dask_efficiency.plugin.worker import hooks as module
 from dask_efficiency.plugin.worker import pending as pending_module
+from dask_efficiency.plugin.worker import spill_watch as spill_module
 from dask_efficiency.plugin.worker.fine_metrics import SpillMetrics
 from dask_efficiency.plugin.worker.hooks import SAMPLE, HookCost, WorkerHooks, matters, sent_at
 from dask_efficiency.plugin.worker.pending import MIN_RATED_NS, MIN_WAITED_NS, PendingTasks
@@ -292,6 +293,7 @@ class Accounts:
         self.spills._note(start, stop)
         self.spills._spilled(start, stop, True)
         if self.at_once:
+            self.hooks.look_back(self.world.now)
             self.hooks._read(all_of_them=False, whole=False)
 
 
@@ -545,6 +547,17 @@ def play(nthreads: int, moves: Any) -> World:
     ],
 )
 @example(1, [(0, ("take", 0, (LONG_PREFIX, None, 10, False, 0))), (MS, ("succeed", 0, RAN))] * 2)
+# A pause that is found after a call to the disk that came later.
+@example(
+    2,
+    [
+        (0, ("take", 0, PLAIN)),
+        (MS, ("ready", 3, None)),
+        (20 * MS, ("pause", 0, None)),
+        (60 * MS, ("spill", 1, None)),
+        (60 * MS, ("heartbeat", 0, None)),
+    ],
+)
 def test_a_log_that_is_read_later_gives_the_same_accounts_to_the_nanosecond(nthreads, moves):
     play(nthreads, moves)
 
@@ -655,3 +668,18 @@ def test_failures_of_hooks_are_passed_on_and_do_not_reach_the_worker():
     worker = SimpleNamespace(state=SimpleNamespace(ready=None))
     spill_noter([], worker, Threads(), failures.append)(10, 20, False)  # type: ignore[arg-type]
     assert [type(failure) for failure in failures] == [TypeError]
+
+
+def test_calls_to_the_disk_are_sorted_in_where_a_later_entry_is_there_already_and_only_then(monkeypatch):
+    sorts = []
+    in_order = spill_module.in_order
+    monkeypatch.setattr(spill_module, "in_order", lambda log: sorts.append(len(log)) or in_order(log))
+    log: list[Any] = []
+    worker = SimpleNamespace(state=SimpleNamespace(ready=(), waiting=()))
+    note = spill_noter(log, worker, SimpleNamespace(waiting=lambda: 0), pytest.fail)  # type: ignore[arg-type]
+    for i in range(1_000):  # as when one large result pushes out many small ones, between two hooks
+        note(10 * i, 10 * i + 9, False)
+    assert (len(log), sorts) == (1_000, [])
+    note(5, 8, False)
+    assert sorts == [1_001]
+    assert [entry[0] for entry in log[:3]] == [0, 5, 10]
