@@ -184,7 +184,6 @@ class WorkerHooks:
         #: Last note on free slots, and True if their cause is anything but a lack of work.
         self._observed: Observed | None = None
         self._waits = True
-        self.transition = self._hook()
         self.cost.next_interval(worker.state.executed_count)
         for ts in worker.state.executing:
             self._take(ts, at)
@@ -217,37 +216,33 @@ class WorkerHooks:
         if plugin is not None:
             self.cost.time(plugin, self.transition)
 
-    def _hook(self) -> Callable[..., None]:
-        """Make the hook that logs each transition, in the middle of a stimulus: a function costs less than a method."""
-        state, tasks, log, failed = self._state, self._tasks, self._log, self._failed
-
-        def transition(key: Any, start: str, finish: str, **_: Any) -> None:
-            try:
-                if self._recorder is not None and noted(start, finish):
-                    self._note(key, start, finish)
-                if (start, finish) in QUIET and (finish != "ready" or state.running):
-                    if start == "memory" or finish == "memory":
-                        self._hold(key, finish)
-                    return
-                ts = tasks.get(key)
-                if start == "released" and ts is not None and not ts.waiting_for_data:
-                    return  # it will be ready in the same stimulus
-                at = monotonic_ns()
-                if at - self._looked_at > _LOOK_BACK_NS:
-                    self.look_back(at)
-                self._looked_at = at
-                if len(log) >= self._room:
-                    self._make_room()
-                if finish == "executing":
-                    self._take(ts, at)
-                elif start in AT_WORK:
-                    self._move(key, ts, start, finish, at)
-                if self._waits or state.waiting or state.constrained or not state.running:
-                    self._look(at)
-            except Exception as error:
-                failed(error)
-
-        return transition
+    def transition(self, key: Any, start: str, finish: str, **_: Any) -> None:
+        """Log a transition; Dask calls this hook in the middle of a stimulus."""
+        try:
+            if self._recorder is not None and noted(start, finish):
+                self._note(key, start, finish)
+            state = self._state
+            if (start, finish) in QUIET and (finish != "ready" or state.running):
+                if start == "memory" or finish == "memory":
+                    self._hold(key, finish)
+                return
+            ts = self._tasks.get(key)
+            if start == "released" and ts is not None and not ts.waiting_for_data:
+                return  # it will be ready in the same stimulus
+            at = monotonic_ns()
+            if at - self._looked_at > _LOOK_BACK_NS:
+                self.look_back(at)
+            self._looked_at = at
+            if len(self._log) >= self._room:
+                self._make_room()
+            if finish == "executing":
+                self._take(ts, at)
+            elif start in AT_WORK:
+                self._move(key, ts, start, finish, at)
+            if self._waits or state.waiting or state.constrained or not state.running:
+                self._look(at)
+        except Exception as error:
+            self._failed(error)
 
     def _hold(self, key: Any, finish: str) -> None:
         """Count a result of another worker or of a client that is there, or any that is there no more."""
