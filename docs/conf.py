@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import inspect
+import re
 import sys
 from pathlib import Path
 from typing import Any
@@ -86,7 +87,9 @@ def add_constants(app: Any, page: str, source: list[str]) -> None:
 def add_recipes(app: Any, page: str, source: list[str]) -> None:
     """Append the recipes of the package to their page."""
     if page == "recipes":
-        source[0] += "".join(f"\n({one.name})=\n### `{one.name}`: {one.title}\n\n{one.advice}\n" for one in RECIPES)
+        for one in RECIPES:
+            title, advice = (re.sub(r"([\\`*_^\[\]<>])", r"\\\1", text) for text in (one.title, one.advice))
+            source[0] += f"\n({one.name})=\n### `{one.name}`: {title}\n\n{advice}\n"
 
 
 def setup(app: Any) -> None:

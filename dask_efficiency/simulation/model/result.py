@@ -164,7 +164,7 @@ class Prediction(Shown):
         """Median of the simulated makespans, measured as by :func:`~dask_efficiency.critical_path`.
 
         It is not corrected by the :attr:`self_replay_error`; divided by ``1 + self_replay_error`` it would be. With
-        larger partitions it is the geometric mean of that at the same work and that with :attr:`calls_alone`.
+        larger partitions it is the geometric mean of that at the same work and that with ``calls_alone``.
         """
         return self.runs.median * math.sqrt(self.calls_alone)
 
@@ -176,7 +176,7 @@ class Prediction(Shown):
         (Student's, of the logarithms). Real runs that compute differ by more, both the recorded and the next one:
         :func:`~dask_efficiency.simulation.model.run_figures.run_noise` of both. And the model has an
         error: both ends are moved outwards by :attr:`model_error`. With larger partitions, the lower end is that with
-        :attr:`calls_alone`. NaN for a single seed.
+        ``calls_alone``. NaN for a single seed.
         """
         low, high = self.runs.spread_with(math.hypot(*(run_noise(*of_run) for of_run in self._figures)))
         return low * self.calls_alone / (1.0 + self.model_error), high * (1.0 + self.model_error)
