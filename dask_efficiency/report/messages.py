@@ -31,6 +31,8 @@ LARGE_GRAPH_BYTES = 10_000_000
 #: Bytes of one result, without objects in it, from which its size takes the time: twenty times as long as what is
 #: asked for one. By judgement.
 LARGE_RESULT_BYTES = 50_000_000
+#: Bytes of one result of a class of its own from which it matters that tasks go to where it is. By judgement.
+LARGE_OBJECT = 10_000_000
 #: Types of libraries whose sizes Dask knows, with those derived from them; of another class it takes `sys.getsizeof`.
 _SIZED = re.compile("[Aa]rray|Frame|Series|Index|Table|Batch|Dataset|Tensor|^cs[rc]_|^function$|^method$")
 #: Part of the largest graph's size from which all are taken for as large. By judgement.
@@ -91,7 +93,7 @@ class Load:
     @property
     def large_objects(self) -> str:
         """Class of large results whose size Dask may not know; empty for those that it knows."""
-        known = self.items or self.each < LARGE_RESULTS or hasattr(builtins, self.type_name)
+        known = self.items or self.each < LARGE_OBJECT or hasattr(builtins, self.type_name)
         return "" if self.what != RESULTS or known or _SIZED.search(self.type_name) else self.type_name
 
     @property

@@ -90,7 +90,7 @@ def test_pickled_results_explain_the_waiting_for_data_by_type() -> None:
     (found, *_) = find(report)
     said = "Send arrays, or give Forest a __sizeof__, if it has none: tasks go to large inputs."
     assert found.advice == said
-    small = tuple(replace(each, value=400_000) if each.unit == BYTES else each for each in metered)
+    small = tuple(replace(each, value=36_000_000) if each.unit == BYTES else each for each in metered)
     known = (
         tuple(replace(each, label=each.label.replace("Forest", name)) for each in metered)
         for name in ("list", "Dataset", "csr_matrix", "RangeIndex", "MaskedArray", "GeoDataFrame", "function")
