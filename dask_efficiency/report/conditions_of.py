@@ -227,7 +227,7 @@ def _events(report: EfficiencyReport) -> tuple[float, int]:
         return 0.0, 0
     parts = [part for part in loop.handlers if part.name in _OF_EVENTS]
     # Hooks are part of the handlers' time: what a plugin of the user's takes is its own.
-    hooks = sum(part.seconds for part in loop.hooks if is_the_users(part.file))
+    hooks = sum(part.seconds for part in loop.hooks if part.name.endswith(".log_event") and is_the_users(part.file))
     seconds = max(0.0, sum(part.seconds for part in parts) - hooks)
     return seconds / loop.busy_seconds, max((part.calls for part in parts), default=0)
 

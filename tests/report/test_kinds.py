@@ -432,10 +432,12 @@ def test_events_that_workers_send_are_one_thing_that_holds_the_loop_with_the_lin
     assert "or to files: they took 61 % of the scheduler" in advice("idle/scheduler", facts)
     to_a_file = replace(report.profile[0], stack=logs[:2], ns=10**10)
     assert conditions_of(replace(report, profile=(to_a_file, *report.profile))).loop_by == facts.loop_by
-    # fewer events, or a plugin of the user's that takes most of their time
+    # fewer events, or a plugin of the user's that takes most of their time, and not of other time
     hook = LoopPart("hook of a plugin", "Progress.log_event", "Progress.log_event", "/home/me/plugin.py", 3, 5.0, 500)
     for other in (replace(loop, handlers=(wrapper, sends)), replace(loop, hooks=(hook,))):
         assert not conditions_of(replace(report, scheduler_loop=other)).loop_of_events
+    of_tasks = replace(hook, name="Progress.transition", function="Progress.transition")
+    assert conditions_of(replace(report, scheduler_loop=replace(loop, hooks=(of_tasks,)))).loop_of_events
 
 
 def test_a_higher_saturation_is_advised_only_if_a_replay_says_so_or_none_was_made() -> None:
