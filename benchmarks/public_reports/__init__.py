@@ -25,8 +25,8 @@ crowded machine adds ``--crowded``, which leaves out waiting for cores that othe
 With ``frozen``, it exits with 1 unless the first finding is right in 17 of 20, one of the first three in 19 of 20,
 nothing misleads, and 9 of 10 savings are in their interval. Programs whose libraries are not installed are skipped, and
 it says which: ``known`` needs ``xarray``, ``netCDF4``, ``h5netcdf``, ``h5py``, ``threadpoolctl``,
-``requests``, ``cftime``, ``scipy``, ``scikit-learn`` and ``joblib`` besides what the tests need, and ``frozen``
-``requests``, ``scipy``, ``scikit-learn``, ``xarray`` and ``h5netcdf``.
+``requests``, ``cftime``, ``scipy``, ``scikit-learn`` and ``joblib`` besides what the tests need, and ``frozen`` some of
+these.
 
 Frozen programs that have been looked at become known, and others take their place: of one that was, nothing is claimed.
 """
