@@ -103,6 +103,10 @@ dashboards: $(VENV)/.stamp-test ## Write the Grafana dashboards anew, and run al
 benchmark: $(VENV)/.stamp-test ## Costs of the plugin; another claim of benchmarks/README.md with BENCH=critical_path and so on
 	@$(BIN)/python -m benchmarks.$(BENCH)
 
+.PHONY: claims
+claims: $(VENV)/.stamp-test ## Figures of all claims of benchmarks/README.md, a night; CLAIM="critical_path live" some; LIST=1 what is missing
+	@$(BIN)/python -m benchmarks.claims $(if $(LIST),--list) $(CLAIM)
+
 .PHONY: docs
 docs: $(VENV)/.stamp-docs ## The documentation as a site, in docs/_build; a warning is an error
 	@$(BIN)/python -m sphinx --builder html --jobs auto --quiet --nitpicky --fail-on-warning --keep-going docs docs/_build

@@ -27,6 +27,7 @@ from distributed import Client, LocalCluster
 
 from benchmarks.advice_programs import PROGRAMS as TWELVE
 from benchmarks.advice_programs_more import MORE
+from benchmarks.figures import figure
 from dask_efficiency import EfficiencyPlugin, advise, efficiency_report, load_trace
 from dask_efficiency.show.figures import format_count
 from dask_efficiency.simulation.engine.launch import SimulationError
@@ -197,6 +198,11 @@ def judge(folder: Path, names: list[str]) -> None:
         f"within the interval: {kept} of {len(names)}, in the median {wide:.0%} of the run wide;"
         f" worse than before: {worse}; within 15 % of the best: {near}"
     )
+    of = len(names)
+    figure("savings within their interval", kept, of=of, at_least=10 / 12 * of)
+    figure("worse than before", worse, of=of, at_most=0)
+    figure("within 15 % of the best", near, of=of, at_least=9 / 12 * of)
+    figure("width of the intervals", 100 * wide, "% of the run")
     pairs = [(math.log(a / b) ** 2 / 2, (a + b) / 2) for a, b, *_ in (each for each in took.values() if len(each) > 1)]
     if pairs:
         spread = math.sqrt(statistics.fmean(variance for variance, _ in pairs))

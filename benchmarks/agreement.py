@@ -24,6 +24,7 @@ from dask.delayed import delayed
 from distributed import Client, secede, wait
 from distributed.metrics import context_meter
 
+from benchmarks.figures import figure
 from benchmarks.real_programs import PROGRAMS, Program, Work, write_orders
 from benchmarks.stragglers_work import burn
 from benchmarks.workload_runs import cluster, lacking, parser_of, write
@@ -418,7 +419,7 @@ def show(name: str, figures: Figures, missing: int) -> None:
 def main() -> int:
     """Run, print and keep; fails where a sum is off, and at full size where too much has no cause."""
     options = parser_of(__doc__, WORKLOADS).parse_args()
-    kept, failed = {}, False
+    kept, failed, without = {}, False, {}
     for name in options.names or WORKLOADS:
         program = WORKLOADS[name]
         if lacks := lacking(program.needs):
@@ -435,8 +436,15 @@ def main() -> int:
         show(name, figures, missing)
         shares = without_cause(figures.report)
         kept[name] = {"figures": figures.compared(), "missing": missing, "no cause": shares}
+        without[name] = 100 * sum(shares.values())
         failed |= bool(missing) or (options.scale == 1.0 and sum(shares.values()) > MAX_WITHOUT_CAUSE)
     write(options.json, kept)
+    exact = sum(not one["missing"] for one in kept.values())
+    figure("workloads whose sums are exact", exact, of=len(kept), at_least=len(kept))
+    figure("most thread time without a cause", max(without.values()), "%", at_most=100 * MAX_WITHOUT_CAUSE)
+    held = [one["figures"]["held by tasks"] for one in kept.values()]
+    ratios = [ours / dasks for ours, dasks in held if dasks]
+    figure("held time by Dask's", sorted(ratios))
     return failed
 
 

@@ -33,6 +33,7 @@ import psutil
 
 from benchmarks.chaos_bed import Bed, Users, eventually, host, is_ours
 from benchmarks.chaos_events import ENDS_WINDOWS, EVENTS, INJECTED
+from benchmarks.figures import figure
 from dask_efficiency import EfficiencyReport, efficiency_report, stragglers
 from dask_efficiency.accounts.buckets import Bucket
 from dask_efficiency.accounts.cluster.losses import NOT_KNOWN
@@ -234,7 +235,9 @@ def chaos(seed: int, seconds: float, names: Sequence[str]) -> list[str]:
     print(f"the scheduler's process: {judge.rss[0] / 2**20:.0f} to {judge.rss[-1] / 2**20:.0f} MiB")
     for defect in judge.defects:
         print(f"DEFECT {defect}")
-    print(f"{len(judge.defects)} defects")
+    figure("events", counts.total())
+    figure("said to stand still", judge.stalled.total())
+    figure("defects", len(judge.defects), at_most=0)
     return judge.defects
 
 
@@ -319,6 +322,8 @@ def memory(tasks: int) -> None:
                 gc.collect()
                 sizes.append(kept([here._meter, *here._worker.plugins.values()]))
                 print(f"{start + part} tasks: {sizes[-1] / 2**20:.1f} MiB", flush=True)
+            figure("kept", sizes[-1] / 2**20, "MiB")
+            figure("kept more than after half", (sizes[-1] - sizes[5]) / 2**20, "MiB", at_most=MAX_KEPT_MORE / 2**20)
             os._exit(sizes[-1] - sizes[5] > MAX_KEPT_MORE)  # its connections are gone
 
     run(driven)

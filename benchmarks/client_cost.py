@@ -14,6 +14,7 @@ from collections.abc import Callable
 
 from distributed import Client, LocalCluster
 
+from benchmarks.figures import figure
 from dask_efficiency import efficiency_report
 from dask_efficiency.report.client_sampler import SAMPLER
 
@@ -80,12 +81,16 @@ def main() -> None:
             client.submit(time.sleep, chosen.seconds, pure=False).result()
 
         print(f"the client's thread   per cent of one core (claim: at most {CLAIM})")
-        for name, do in {"waits for a result": waits, "sleeps": lambda: time.sleep(chosen.seconds)}.items():
-            print(f"{name:22} {share(do, client):6.3f}", flush=True)
-        print(f"{'computes':22} {share(computes, client):6.3f}", flush=True)
+        loads = {"waits for a result": waits, "sleeps": lambda: time.sleep(chosen.seconds), "computes": computes}
+        shares = {}
+        for name, do in loads.items():
+            shares[name] = share(do, client)
+            print(f"{name:22} {shares[name]:6.3f}", flush=True)
         found = slower(client, chosen.pairs)
         low, middle, high = statistics.quantiles(found, n=4)
         print(f"its own pace, paired: {middle:+.2f} % CPU per turn (quartiles {low:+.2f} to {high:+.2f})")
+        figure("most of a core", max(shares.values()), "%", at_most=CLAIM)
+        figure("CPU added to a turn", found, "%")
 
 
 if __name__ == "__main__":

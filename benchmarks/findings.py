@@ -33,6 +33,7 @@ from typing import Any
 
 from benchmarks import diagnoses
 from benchmarks.diagnoses import Diagnosis
+from benchmarks.figures import figure
 from benchmarks.real_programs import PROGRAMS
 from benchmarks.workload_runs import Ran, cluster, in_a_process, lacking, measured, parser_of, recorded, write
 from dask_efficiency.show.finding import WORTH_FINDING, Basis
@@ -290,6 +291,12 @@ class Claim:
     words: str
     #: None where there is nothing to judge it by.
     holds: bool | None
+    #: What :func:`benchmarks.figures.figure` prints of it.
+    measured: dict[str, Any] = field(default_factory=dict)
+
+    def print(self) -> None:
+        if self.measured:
+            figure(**self.measured)
 
     def __str__(self) -> str:
         return f"{ {True: 'holds', False: 'FAILS', None: 'open'}[self.holds]:6} {self.words}"
@@ -311,15 +318,18 @@ def _count(words: str, flags: Sequence[bool], least: float | None = 1.0) -> Clai
     text = f"{words} in {sum(flags)} of {len(flags)}"
     if least is None:
         return Claim(text, None)
-    return Claim(f"{text} (at least {least:.0%})", sum(flags) >= least * len(flags) if flags else None)
+    if not flags:
+        return Claim(f"{text} (at least {least:.0%})", None)
+    measured = {"name": words, "measured": sum(flags), "of": len(flags), "at_least": least * len(flags)}
+    return Claim(f"{text} (at least {least:.0%})", sum(flags) >= least * len(flags), measured)
 
 
 def _middle(words: str, shares: Sequence[float], most: float) -> Claim:
     if not shares:
         return Claim(f"{words} at most {most:.0%} of the run", None)
-    return Claim(
-        f"{words} {median(shares):.1%} of the run (median of {len(shares)}, at most {most:.0%})", median(shares) <= most
-    )
+    text = f"{words} {median(shares):.1%} of the run (median of {len(shares)}, at most {most:.0%})"
+    measured = {"name": words, "measured": [100 * one for one in shares], "unit": "% of the run", "at_most": 100 * most}
+    return Claim(text, median(shares) <= most, measured)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -338,6 +348,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         show(name, results[name])
     verdicts = claims([one for one in results.values() if isinstance(one, Judged)])
     print("", summary(results), *verdicts, sep="\n")
+    for claim in verdicts:
+        claim.print()
     write(options.json, results)
     ended = all(one.startswith("skipped") for one in results.values() if isinstance(one, str))
     return 0 if ended and all(claim.holds is not False for claim in verdicts) else 1

@@ -26,6 +26,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from benchmarks.figures import figure
 from dask_efficiency.gpu import libcuda
 from dask_efficiency.gpu.cupti import CuptiMeter
 from dask_efficiency.gpu.cupti.callbacks import BufferPool
@@ -387,6 +388,7 @@ def costs(work: Work) -> None:
         say(f"{name}: us each, not armed", round(plain / count * 1e6, 3))
         say(f"{name}: first time, never armed yet, us each", round(took["never or no more"][0] / count * 1e6, 3))
         say(f"{name}: more with the meter armed", f"{share:.2%}", f"{COST_RATIO:.0%}")
+        figure(f"more with the meter armed, {name}", 100 * share, "%", at_most=100 * COST_RATIO)
 
 
 def _loop(work: Work, one: Callable[[], object], count: int) -> float:

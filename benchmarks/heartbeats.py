@@ -28,6 +28,7 @@ from typing import Any
 
 import msgpack
 
+from benchmarks.figures import figure
 from dask_efficiency.accounts.buckets import CAUSES, Bucket, fit_causes
 from dask_efficiency.accounts.cluster.cluster import ClusterLedger
 from dask_efficiency.accounts.gpu import DeviceTotals, GpuTotals, KernelTotals
@@ -203,7 +204,7 @@ def main() -> int:
     parser.add_argument("--heartbeats", type=int, default=3 * EVERYTHING, help="of each scene (default: 384)")
     args = parser.parse_args()
     gc.disable()
-    failed = False
+    most = {False: 0, True: 0}
     print("microseconds: the median and the twentieth part")
     print("                         bytes              | to make     to read     to book     rates")
     print("GPU prefixes changing   changes everything |")
@@ -217,9 +218,10 @@ def main() -> int:
         ]
         print(f"{'yes' if gpu else 'no':3} {prefixes:8} {changing:8} {changes:9,} {everything:10,} | {' '.join(times)}")
         if prefixes <= 50:
-            failed |= changes > (CLAIMED_GPU_BYTES if gpu else CLAIMED_BYTES)
-    print(f"claimed with 50: {CLAIMED_BYTES:,} bytes, {CLAIMED_GPU_BYTES:,} with a GPU; {GOAL_US:g} us is the goal")
-    return int(failed)
+            most[gpu] = max(most[gpu], changes)
+    print(f"{GOAL_US:g} us to read and book one is the goal")
+    small = figure("50 prefixes", most[False] / 1e3, "kB", at_most=CLAIMED_BYTES / 1e3)
+    return int(not (figure("with a GPU", most[True] / 1e3, "kB", at_most=CLAIMED_GPU_BYTES / 1e3) and small))
 
 
 def both(samples: Sequence[int]) -> tuple[float, float]:

@@ -24,6 +24,7 @@ from pathlib import Path
 
 import numpy as np
 
+from benchmarks.figures import figure
 from dask_efficiency import EfficiencyReport, history
 from dask_efficiency.accounts.facts import Facts
 from dask_efficiency.histories.folder import SavedRun
@@ -60,7 +61,7 @@ def simulated(walls: np.ndarray, peaks: np.ndarray) -> RunSeries:
     return RunSeries("job", tuple(SavedRun(f"{i}.json", each) for i, each in enumerate(heads)))
 
 
-def without_a_change(rng: np.random.Generator, kind: str, histories: int) -> str:
+def without_a_change(rng: np.random.Generator, kind: str, histories: int) -> tuple[int, int]:
     """Histories of one kind of noise in which a change is told, and those whose latest run is."""
     told = worse = 0
     for _ in range(histories):
@@ -68,10 +69,14 @@ def without_a_change(rng: np.random.Generator, kind: str, histories: int) -> str
         one = simulated(*(np.exp(noise(rng, kind, runs, of)) for of in (deviation, deviation / 3)))
         told += bool(one.changes)
         worse += any(one.worse(figure, 0.1) for figure in ("wall_clock_seconds", "worker_peak_bytes"))
-    return f"{kind}: a change in {told} of {histories}, --fail-on-worse 10% in {worse} ({worse / histories:.1%})"
+    print(
+        f"{kind}: a change in {told} of {histories}, --fail-on-worse 10% in {worse} ({worse / histories:.1%})",
+        flush=True,
+    )
+    return told, worse
 
 
-def with_a_change(rng: np.random.Generator, rise: float, histories: int) -> str:
+def with_a_change(rng: np.random.Generator, rise: float, histories: int) -> int:
     """Histories in which a planted rise is told at its run, or at the one beside it."""
     found: Counter[str] = Counter()
     for _ in range(histories):
@@ -82,10 +87,11 @@ def with_a_change(rng: np.random.Generator, rise: float, histories: int) -> str:
         told = [change.since for change in simulated(walls, np.ones(runs)).changes]
         near = len(told) == 1 and abs(told[0] - since) <= 1
         found["at its run" if told == [since] else "beside it" if near else "elsewhere" if told else "not"] += 1
-    return f"{rise:.0%} slower: " + ", ".join(f"{number} {where}" for where, number in found.most_common())
+    print(f"{rise:.0%} slower: " + ", ".join(f"{number} {where}" for where, number in found.most_common()), flush=True)
+    return found["at its run"]
 
 
-def files(number: int) -> str:
+def files(number: int) -> tuple[float, float]:
     """Seconds that reading so many reports takes, without an index and with it."""
     with tempfile.TemporaryDirectory() as folder:
         EMPTY.save(Path(folder) / "0.json")
@@ -97,7 +103,7 @@ def files(number: int) -> str:
             began = time.perf_counter()
             assert len(history(folder).runs) == number
             took.append(time.perf_counter() - began)
-    return f"{number} files: {took[0]:.1f} s, with the index {took[1]:.1f} s"
+    return took[0], took[1]
 
 
 PROGRAM = """
@@ -189,11 +195,18 @@ def main() -> None:
         real(arguments.real, arguments.nights)
         return
     rng = np.random.default_rng(arguments.seed)
-    for kind in KINDS:
-        print(without_a_change(rng, kind, arguments.histories), flush=True)
-    for rise in (0.1, 0.2, 0.31):
-        print(with_a_change(rng, rise, arguments.histories), flush=True)
-    print(files(arguments.files))
+    found = {kind: without_a_change(rng, kind, arguments.histories) for kind in KINDS}
+    told, worse = (sum(column) for column in zip(*found.values(), strict=True))
+    whole = len(KINDS) * arguments.histories
+    at_its_run = {rise: with_a_change(rng, rise, arguments.histories) for rise in (0.1, 0.2, 0.31)}
+    read, indexed = files(arguments.files)
+    figure("told without a change", told, of=whole, at_most=0)
+    figure("failed without a change", worse, of=whole, at_most=0.05 * whole)
+    figure("failed of the kind that fails most", max(each[1] for each in found.values()), of=arguments.histories)
+    for rise, number in at_its_run.items():
+        figure(f"{rise:.0%} slower told at its run", number, of=arguments.histories)
+    figure(f"{arguments.files:,} files", read, "s", at_most=10)
+    figure("with the index", indexed, "s")
 
 
 if __name__ == "__main__":

@@ -24,6 +24,8 @@ from distributed.diagnostics.plugin import SchedulerPlugin, WorkerPlugin
 from distributed.scheduler import SchedulerState
 from distributed.worker_state_machine import WorkerState
 
+from benchmarks.figures import figure
+
 #: Calls that are subtracted from one another.
 SIZES = (1_000, 11_000)
 
@@ -180,6 +182,7 @@ def main() -> None:
     if shutil.which("valgrind") is None:
         sys.exit("valgrind is not installed: it counts the instructions")
     counted = iter(instructions())
+    found: dict[str, list[float]] = {}
     for side, forms in SIDES.items():
         print(f"-- {side}")
         base = 0.0
@@ -187,7 +190,10 @@ def main() -> None:
             few, many = next(counted), next(counted)
             each = (many - few) / (SIZES[1] - SIZES[0])
             base = base or each
+            found.setdefault(side, []).append(round(each - base))
             print(f"{each:8.0f} instructions a transition {each - base:+8.0f}  {name}")
+    for side, added in found.items():
+        figure(f"added by a hook on the {side}", sorted(added[1:]), "instructions")
 
 
 if __name__ == "__main__":

@@ -17,6 +17,7 @@ from typing import Any
 from distributed.core import Status
 from distributed.scheduler import WorkerState
 
+from benchmarks.figures import figure
 from dask_efficiency.accounts.cluster.cluster import ClusterLedger
 from dask_efficiency.plugin.scheduler.idle_watch import IdleWatch
 
@@ -69,7 +70,8 @@ def _worker(address: str) -> WorkerState:
     )
 
 
-def measure(workers: int, scene: str, looks: int) -> str:
+def measure(workers: int, scene: str, looks: int) -> float:
+    """Share of a core, which is printed."""
     scheduler: Any = Scheduler(workers, scene)
     cluster = ClusterLedger(at=0)
     for address in scheduler.workers:
@@ -94,7 +96,11 @@ def measure(workers: int, scene: str, looks: int) -> str:
     split = (time.thread_time() - began) / workers
     look = statistics.median(took)
     share = look / (watch._interval() / 1e3)
-    return f"{workers:6} {scene:10} look {look * 1e6:8.0f} us, {share:6.3%} of a core; split {split * 1e6:5.1f} us"
+    print(
+        f"{workers:6} {scene:10} look {look * 1e6:8.0f} us, {share:6.3%} of a core; split {split * 1e6:5.1f} us",
+        flush=True,
+    )
+    return share
 
 
 def main() -> None:
@@ -103,9 +109,12 @@ def main() -> None:
     parser.add_argument("--workers", type=int, nargs="+", default=[10, 100, 1_000, 10_000])
     parser.add_argument("--looks", type=int, default=20)
     options = parser.parse_args()
-    for workers in options.workers:
-        for scene in SCENES:
-            print(measure(workers, scene, options.looks), flush=True)
+    shares = {
+        (workers, scene): measure(workers, scene, options.looks) for workers in options.workers for scene in SCENES
+    }
+    if of_thousand := {scene: 100 * share for (workers, scene), share in shares.items() if workers == 1_000}:
+        figure("all slots change", of_thousand.pop("changing"), "%", at_most=0.7)
+        figure("most of the others", max(of_thousand.values()), "%", at_most=0.5)
 
 
 if __name__ == "__main__":

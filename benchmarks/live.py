@@ -22,6 +22,7 @@ from bokeh.protocol import Protocol
 from distributed.scheduler import heartbeat_interval
 from prometheus_client import generate_latest
 
+from benchmarks.figures import figure
 from dask_efficiency.accounts.cluster.cluster import ClusterLedger
 from dask_efficiency.accounts.gpu import DeviceTotals, GpuTotals
 from dask_efficiency.accounts.slow_worker import SlowWorker
@@ -38,6 +39,9 @@ from dask_efficiency.plugin.scheduler.accounts import RECENT_MOMENTS, Moment
 from dask_efficiency.plugin.scheduler.meter import POLL_MS
 
 SECOND = 1_000_000_000
+
+#: Our part of a scrape.
+OURS = "our collect()"
 
 #: As many as a worker's heartbeat tells apart by default.
 PREFIXES = 100
@@ -164,7 +168,7 @@ def scrapes(workers: int, nthreads: int, count: int) -> dict[str, list[float]]:
     live = SimpleNamespace(cluster=meter.cluster, scheduler=scheduler, session="bench", read_interval_seconds=0.5)
     collector = prometheus.ClusterCollector()
     collector._exports.append(prometheus.Export(meter))  # in no registry
-    figures: dict[str, list[float]] = {"our collect()": [], "upstream's writing of it": [], "an answer to top": []}
+    figures: dict[str, list[float]] = {OURS: [], "upstream's writing of it": [], "an answer to top": []}
     for _ in meter.run(20 + count):
         began = time.thread_time_ns()
         metrics = list(collector.collect())
@@ -189,6 +193,7 @@ def main() -> None:
     parser.add_argument("--workers", type=int, nargs="+", default=[10, 100, 1000], help="sizes of the fake cluster")
     parser.add_argument("--seconds", type=int, default=120, help="how long the page is open (default 120)")
     args = parser.parse_args()
+    pages, ours = [], []
     for workers in args.workers:
         for path, make in PAGES.items():
             updates, kept, nbytes = page(make, workers, 4, args.seconds)
@@ -197,12 +202,16 @@ def main() -> None:
             seconds = [sum(updates[i : i + calls]) / 12 for i in range(0, len(updates) - calls + 1, calls)]
             print(f"{path}, {workers} workers x 4 threads, {nbytes / 1e3:.1f} kB/s to the viewer")
             say("an update that draws", drawn, "ms")
+            pages.append(statistics.median(seconds))
             say("all of it, by stretches of 12 s; claim: <= 2", seconds, "ms/s")
         print(f"  {'keeping what was done, viewers or none':<46} {kept * 1e3 / KEEP_MS:7.3f} ms/s")
     for workers in sorted({*args.workers, OPTIONS["max_exported_workers"].default}):
         print(f"A scrape of /metrics, {workers} workers x 4 threads; claim: our part <= 20 ms")
         for name, values in scrapes(workers, 4, args.seconds).items():
             say(name, values, "ms")
+            ours += [statistics.median(values)] * (name == OURS)
+    figure("the dearest page", max(pages), "ms a second", at_most=2)
+    figure("our part of the dearest scrape", max(ours), "ms", at_most=20)
 
 
 if __name__ == "__main__":

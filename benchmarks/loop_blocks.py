@@ -21,6 +21,7 @@ from statistics import median
 
 from distributed import Client, LocalCluster
 
+from benchmarks.figures import figure
 from dask_efficiency import EfficiencyPlugin, EfficiencyReport, efficiency_report
 
 LENGTHS = (0.2, 0.4, 0.8)
@@ -133,8 +134,12 @@ def main() -> int:
             print(f"{where:10} {kind:8} {len(those):6} {len(excess):6} {named:6} {wrong:6}  {figures}")
     named, wrong = sum(block.named for block in found), sum(block.named_otherwise for block in found)
     longer = sum(block.told_seconds is not None and block.told_seconds > block.seconds + given.slack for block in found)
-    print(f"{named} of {len(found)} named, {wrong} as something else, {longer} longer than they were")
-    return 0 if named >= CLAIMED_NAMED * len(found) and not wrong and not longer else 1
+    holds = (
+        figure("named", named, of=len(found), at_least=CLAIMED_NAMED * len(found)),
+        figure("named as something else", wrong, at_most=0),
+        figure("longer than they were", longer, at_most=0),
+    )
+    return int(not all(holds))
 
 
 if __name__ == "__main__":

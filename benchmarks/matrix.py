@@ -23,6 +23,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
+from benchmarks.figures import figure
 from benchmarks.one_process import MODES, WORK
 from benchmarks.task_cost import Used, instructions_a_task, used
 
@@ -159,6 +160,15 @@ def main() -> None:
             print()
             for column in units:
                 print("-", headline(columns, column))
+        for mode, figures in columns.items():
+            for column in ("instructions", "cpu") if mode != "off" else ():
+                if base := columns["off"].get(column) if figures.get(column) else None:
+                    added = [100 * (m - o) / o for m, o in zip(figures[column], base, strict=True)]
+                    figure(f"{mode}, {work}, {column}", added, "% more")
+        if {"all", "performance-report"} <= {*modes}:
+            each = zip(columns["all"]["cpu"], columns["performance-report"]["cpu"], strict=True)
+            more = [ours - dasks for ours, dasks in each]
+            figure(f"everything more than performance_report, {work}", more, "us of CPU", at_most=0)
         sys.stdout.flush()
 
 

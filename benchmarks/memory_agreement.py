@@ -30,6 +30,7 @@ import numpy as np
 from distributed import Client, LocalCluster, wait
 from distributed.diagnostics import MemorySampler
 
+from benchmarks.figures import figure
 from dask_efficiency import EfficiencyPlugin, EfficiencyReport, efficiency_report
 
 MIB = 2**20
@@ -200,7 +201,7 @@ def main() -> None:
                 # Of nothing, as much is allowed as of one task.
                 within[what].append(abs(figures[0] - amount) <= BOUNDS[what] * (abs(amount) or SIZE))
     for what, ones in within.items():
-        print(f"{what}: {sum(ones)} of {len(ones)} within {BOUNDS[what]:.0%}")
+        figure(f"{what} within {BOUNDS[what]:.0%}", sum(ones), of=len(ones), at_least=len(ones))
 
 
 if __name__ == "__main__":

@@ -31,6 +31,7 @@ from dask import delayed
 from dask.utils import format_bytes, parse_bytes
 from distributed import Client, LocalCluster, wait
 
+from benchmarks.figures import figure
 from dask_efficiency import EfficiencyReport, efficiency_report
 
 #: Share of the named memory that must be too little.
@@ -389,11 +390,20 @@ def main() -> None:
     parser.add_argument("--tries", type=int, default=1)
     parser.add_argument("--only", nargs="+", choices=PROGRAMS, default=[*PROGRAMS])
     arguments = parser.parse_args()
+    all_held, all_says, sized = 0, 0, 0
     for name in arguments.only:
         print(f"{name} ({PROGRAMS[name].source})")
         held, says = zip(*(attempt(PROGRAMS[name]) for _ in range(arguments.tries)), strict=True)
         sizes = f"{sum(held)} of {arguments.tries} sizes held, " if PROGRAMS[name].sized else ""
         print(f"  {name}: {sizes}{sum(says)} of {arguments.tries} first screens have the answer", flush=True)
+        all_says += sum(says)
+        if PROGRAMS[name].sized:
+            sized += arguments.tries
+            all_held += sum(held)
+            figure(f"sizes of {name} that held", sum(held), of=arguments.tries, at_least=0.8 * arguments.tries)
+    tries = len(arguments.only) * arguments.tries
+    figure("sizes that held", all_held, of=sized)
+    figure("first screens with the answer", all_says, of=tries, at_least=tries)
 
 
 if __name__ == "__main__":

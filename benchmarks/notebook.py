@@ -17,6 +17,7 @@ from distributed import Client, LocalCluster
 from IPython.core.interactiveshell import InteractiveShell
 from IPython.utils.capture import capture_output
 
+from benchmarks.figures import figure
 from dask_efficiency import EfficiencyPlugin, unregister
 
 
@@ -62,6 +63,8 @@ def main() -> None:
         wall, cpu = (statistics.median(row[name][i] for row in rows) for i in range(2))
         more_wall, more_cpu = (statistics.median(row[name][i] - row["plain"][i] for row in rows) for i in range(2))
         print(f"{name:26} {wall:7.1f} ms, {cpu:6.1f} of CPU; adds {more_wall:6.1f} ms, {more_cpu:6.1f} of CPU")
+    for name in [*ways][1:]:
+        figure(f"CPU added by {name}", [row[name].cpu - row["plain"].cpu for row in rows], "ms")
 
 
 if __name__ == "__main__":

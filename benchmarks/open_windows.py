@@ -17,11 +17,14 @@ from collections.abc import Iterator
 
 from distributed import LocalCluster
 
+from benchmarks.figures import figure
 from dask_efficiency import EfficiencyPlugin
 from dask_efficiency.plugin import names
 
 #: Seconds until the workers have sent heartbeats.
 SETTLED_SECONDS = 2.0
+#: What is compared with.
+NOTHING = "opening nothing for 2 s"
 #: Seconds between two looks whether the event loop turns.
 LOOK_SECONDS = 0.001
 
@@ -44,6 +47,8 @@ def printed(what: str) -> Iterator[None]:
     finally:
         looking.cancel()
     print(f"{what}: {time.thread_time() - began:.2f} s of CPU, {longest * 1e3:.0f} ms at most in one turn")
+    if what != NOTHING:
+        figure(f"most in one turn, {what}", longest * 1e3, "ms")
 
 
 async def measure(windows: int, workers: int) -> None:
@@ -56,7 +61,7 @@ async def measure(windows: int, workers: int) -> None:
         await asyncio.sleep(SETTLED_SECONDS)
         meter = plugin._meter
         assert meter is not None
-        with printed("opening nothing for 2 s"):
+        with printed(NOTHING):
             await asyncio.sleep(2)
         opening = {"client": "benchmark", "span": "span"}
         with printed(f"opening {windows} windows"):

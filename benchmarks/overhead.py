@@ -24,6 +24,7 @@ from collections.abc import Callable
 from distributed import Client, wait
 from distributed.deploy.subprocess import SubprocessCluster
 
+from benchmarks.figures import figure
 from benchmarks.state_machines import microseconds_a_task
 from dask_efficiency import EfficiencyPlugin, unregister
 
@@ -84,7 +85,7 @@ def paired(
 
 
 def say(name: str, values: list[float], claim: float, unit: str) -> None:
-    """One line: median, spread, and whether the claim holds or the noise hides it."""
+    """Print a line: median, spread, and whether the claim holds or the noise hides it; and the figure."""
     median = statistics.median(values)
     low, _, high = statistics.quantiles(values, n=4)
     # Of the median: 1.25 standard errors, the interquartile range standing in for 1.35 sigma.
@@ -101,6 +102,7 @@ def say(name: str, values: list[float], claim: float, unit: str) -> None:
         f"{name:<34} median {median:8.2f} {unit}  quartiles {low:.2f} to {high:.2f}, +- {error:.2f}, "
         f"n={len(values)}; claim <= {claim:g} {unit}: {headline}"
     )
+    figure(name, values, unit, at_most=claim)
 
 
 def main() -> None:
@@ -125,8 +127,8 @@ def main() -> None:
     say("scheduler CPU added a task", [w[2] - wo[2] for wo, w in results], 5, "us")
     print("\nThe same with recording, against metering alone")
     results = paired(args.pairs, args.tasks, recorded)
-    say("worker CPU added a task", [w[1] - wo[1] for wo, w in results], 8, "us")
-    say("scheduler CPU added a task", [w[2] - wo[2] for wo, w in results], 8, "us")
+    say("recording: worker CPU added a task", [w[1] - wo[1] for wo, w in results], 8, "us")
+    say("recording: scheduler CPU added a task", [w[2] - wo[2] for wo, w in results], 8, "us")
 
 
 if __name__ == "__main__":

@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import math
 import statistics
 import subprocess
 import sys
@@ -25,6 +24,8 @@ from pathlib import Path
 from typing import Any
 
 from distributed.scheduler import heartbeat_interval
+
+from benchmarks.figures import figure
 
 SIZES = (10, 100, 1_000, 10_000)
 
@@ -124,21 +125,19 @@ class Size:
             1e3 * sum(calls([run], "hook: transition")) / max(1, run["finished"]) for run in self.runs
         )
 
-    def claims(self) -> dict[str, bool]:
+    def claims(self) -> dict[str, tuple[float | list[float], str, float | None]]:
+        """Figure, unit, and what is claimed, by what it is of."""
         pause, part = max((run["longest_pause"] for run in self.runs), key=lambda pause: pause[0])
         scrape = quantile([ms for run in self.runs for ms in run["own_metrics_ms"]], 0.5)
         poll = quantile(calls(self.runs, "poll: stragglers"), 0.99)
         report = max(run["report"][f"{step}_longest_ms"] for run in self.runs for step in ("open", "close"))
-        found = {}
-        for name, value, most in (
-            ("milliseconds of a scrape of /metrics", scrape, CLAIMED_METRICS_MS),
-            (f"milliseconds of the longest pause ({part})", pause, CLAIMED_PAUSE_MS),
-            ("milliseconds for which a report holds the event loop up", report, CLAIMED_PAUSE_MS),
-            ("milliseconds of a poll for stragglers at the 99th percentile", poll, CLAIMED_STRAGGLERS_MS),
-            ("% of a core", self.percent[0], CLAIMED_PERCENT.get(self.workers, math.inf)),
-        ):
-            found[f"{value:.2f} {name}; claim: <= {most:g}"] = value <= most
-        return found
+        return {
+            "a scrape of /metrics": (scrape, "ms", CLAIMED_METRICS_MS),
+            f"the longest pause ({part})": (pause, "ms", CLAIMED_PAUSE_MS),
+            "a report's pause": (report, "ms", CLAIMED_PAUSE_MS),
+            "a poll for stragglers, 99th percentile": (poll, "ms", CLAIMED_STRAGGLERS_MS),
+            "of a core": ([percent(run) for run in self.runs], "%", CLAIMED_PERCENT.get(self.workers)),
+        }
 
     def say(self) -> None:
         median, least, most = self.percent
@@ -244,11 +243,9 @@ def main() -> int:
     holds = True
     print()
     for size in sizes:
-        for claim, kept in size.claims().items():
-            if not kept:
-                holds = False
-                print(f"does not hold with {size.workers} workers {'with' if size.gpu else 'without'} GPUs: {claim}")
-    print("the claims hold" if holds else "a claim does not hold")
+        of = f"{size.workers:,} workers{' with GPUs' if size.gpu else ''}"
+        for name, (value, unit, most) in size.claims().items():
+            holds &= figure(f"{name}, {of}", value, unit, at_most=most)
     return 0 if holds else 1
 
 

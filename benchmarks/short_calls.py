@@ -14,10 +14,13 @@ import time
 import numpy as np
 from distributed import Client, LocalCluster
 
+from benchmarks.figures import figure
 from dask_efficiency import EfficiencyPlugin, EfficiencyReport, efficiency_report
 
 #: Share of Python, seconds of a turn of both.
 KINDS = [(share, turn) for turn in (0.001, 0.004, 0.02) for share in (0.2, 0.5, 0.8)]
+#: Seconds of the longest turn of those whose figures are kept.
+MOST_TURN = 0.004
 #: Numbers that are summed at once: more than 500, as NumPy keeps the GIL for so few.
 NUMBERS = 2_000
 
@@ -73,6 +76,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seconds", type=float, default=12.0, help="of each (default 12)")
     seconds = parser.parse_args().seconds
+    differ = []
     print(f"{'threads':>7}{'turn':>10}{'truth':>8}{'shown':>8}{'turns':>9}")
     for nthreads in (1, 2):
         with (
@@ -88,8 +92,12 @@ def main() -> None:
                     tasks = [client.submit(take_turns, of_loops, of_sums, seconds, pure=False) for _ in range(nthreads)]
                     in_loops, in_sums = map(sum, zip(*client.gather(tasks), strict=True))
                 truth, found = in_loops / (in_loops + in_sums), shown(block.report)
+                differ.append((truth, found))
                 turns = (in_loops + in_sums) / turn
                 print(f"{nthreads:>7}{turn * 1e3:>7.1f} ms{truth:>8.0%}{found:>8.0%}{turns:>9.0f}", flush=True)
+    few = [pair for pair, (_, turn) in zip(differ, 2 * KINDS, strict=True) if turn <= MOST_TURN]
+    figure("Python's share", [100 * truth for truth, _ in few], "%")
+    figure("Python's share in the profile", [100 * shown for _, shown in few], "%")
 
 
 if __name__ == "__main__":

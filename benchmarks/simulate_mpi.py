@@ -16,6 +16,7 @@ import tempfile
 import time
 from pathlib import Path
 
+from benchmarks.figures import figure
 from benchmarks.simulate_mpi_programs import PROGRAMS, stencil, written
 from dask_efficiency.mpi import load_trace as from_mpi_trace
 from dask_efficiency.mpi.calls import hosts_of_ranks
@@ -68,12 +69,14 @@ def print_speed(ranks: int, repeats: int, events: int) -> None:
     """A line for each program, and one for a long one."""
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)
+        speeds = {}
         print(f"{'program':14} {'messages':>8} {'CPU s':>7} {'messages/s':>10}")
         for name, program in PROGRAMS.items():
             trace = written(folder, program(ranks))
             runs = [in_process(trace, ranks) for _ in range(repeats)]
             seconds = statistics.median(one["running"] for one in runs)
             messages = runs[0]["messages"]
+            speeds[name] = messages / seconds
             print(f"{name:14} {messages:8.0f} {seconds:7.2f} {messages / seconds:10.0f}", flush=True)
         long = in_process(written(folder, stencil(ranks, events // (ranks * EVENTS_A_STEP) + 1)), ranks)
         print(
@@ -81,7 +84,9 @@ def print_speed(ranks: int, repeats: int, events: int) -> None:
             f"to read, {long['running']:.1f} to run ({long['messages'] / long['running']:.0f} messages/s), "
             f"{long['nbytes'] / 1e6:.0f} MB"
         )
-    print(f"goals: {MESSAGES_A_SECOND} messages/s, {MAX_NBYTES / 1e6:.0f} MB")
+    figure("the slowest program", min(speeds.values()), "messages a second", at_least=MESSAGES_A_SECOND)
+    figure("the fastest program", max(speeds.values()), "messages a second")
+    figure("a million events", long["nbytes"] / 1e6, "MB", at_most=MAX_NBYTES / 1e6)
 
 
 def main() -> None:

@@ -26,6 +26,7 @@ from itertools import combinations
 from pathlib import Path
 from typing import Any
 
+from benchmarks.figures import figure
 from benchmarks.placement_bed import lacking, namespaces, network
 from benchmarks.worker_bed import sh
 from dask_efficiency.mpi import load_trace as from_mpi_trace
@@ -236,7 +237,7 @@ def judge(folder: Path, works: Sequence[str], settings: Mapping[str, Any]) -> No
         hostfiles[-1].write_text("".join(f"{host}:{count}\n" for host, count in counts.items()))
     all_errors: list[float] = []
     held_out: list[float] = []
-    good = True
+    good, named, alikes = True, 0, []
     for name in works:
         work = WORKS[name]
         program = from_mpi_trace(record(folder, work))
@@ -261,10 +262,15 @@ def judge(folder: Path, works: Sequence[str], settings: Mapping[str, Any]) -> No
         all_errors += sizes
         held_out += sizes if name in HELD_OUT else []
         good &= best and alike >= TAU
+        named += best
+        alikes.append(alike)
     if held_out:
         print(f"held out: median error {statistics.median(held_out):.1%}, at most {max(held_out):.1%}")
     print(f"all: median error {statistics.median(all_errors):.1%}, at most {max(all_errors):.1%}")
     good &= statistics.median(all_errors) <= MEDIAN_ERROR
+    figure("best hostfile named", named, of=len(works), at_least=len(works))
+    figure("least of Kendall's tau", min(alikes), at_least=TAU)
+    figure("median error", 100 * statistics.median(all_errors), "%", at_most=100 * MEDIAN_ERROR)
     print(f"the claim {'holds' if good else 'does not hold'}")
 
 

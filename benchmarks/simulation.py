@@ -21,6 +21,7 @@ from pathlib import Path
 
 import numpy as np
 
+from benchmarks.figures import figure
 from benchmarks.simulation_runs import GRAPHS, PROGRAMS, Run, make_all, read_index
 from dask_efficiency import ClusterSpec, RunTrace, critical_path, load_trace, simulate
 from dask_efficiency.accounts.tables import MISSING, Float64
@@ -290,11 +291,25 @@ def print_row(workload: str, change: Change, row: Row) -> None:
     )
 
 
+#: Workloads that the goals are about.
+SLEEPING = "tasks that sleep"
+
+
 def print_summary(name: str, rows: list[Row]) -> None:
     """Median and largest errors, and how many real runs the intervals cover."""
     if not rows:
         return
     covered = [covers for row in rows for covers in row.covered]
+    errors = [100 * abs(row.error(row.predicted)) for row in rows]
+    goals = name == SLEEPING
+    figure(f"median error, {name}", statistics.median(errors), "%", at_most=100 * MEDIAN_ERROR if goals else None)
+    figure(f"largest error, {name}", max(errors), "%", at_most=100 * MAX_ERROR if goals else None)
+    figure(
+        f"runs within the interval, {name}",
+        sum(covered),
+        of=len(covered),
+        at_least=COVERAGE * len(covered) if goals else None,
+    )
     print(f"\n{name}: {len(rows)} changes, intervals cover {statistics.mean(covered):.0%} of the real runs")
     for rival, values in (
         ("simulation", [row.predicted for row in rows]),
@@ -349,7 +364,7 @@ def main() -> None:
                 print_row(workload, change, row)
                 if change.counts:
                     rows.append(row)
-            print_summary("tasks that sleep" if kind is GRAPHS else "programs", rows)
+            print_summary(SLEEPING if kind is GRAPHS else "programs", rows)
         print(f"goals for tasks that sleep: median {MEDIAN_ERROR:.0%}, largest {MAX_ERROR:.0%}, covered {COVERAGE:.0%}")
 
 

@@ -27,6 +27,7 @@ from typing import Any
 
 from distributed import Client, LocalCluster, Nanny, as_completed, get_worker, secede, wait
 
+from benchmarks.figures import figure
 from dask_efficiency import EfficiencyPlugin, RunTrace, critical_path, efficiency_report, load_trace
 from dask_efficiency.simulation.engine.launch import simulate_jobs
 from dask_efficiency.simulation.model.cluster import ClusterSpec
@@ -283,6 +284,7 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--folder", type=Path, help="of real runs")
     options = parser.parse_args()
+    errors, needed = {}, {}
     print(f"{'case':16} {'recorded':>9} {'real':>7} {'predicted':>9} {'error':>7} {'without':>8}")
     with tempfile.TemporaryDirectory() as temporary:
         folder = options.folder or Path(temporary)
@@ -295,13 +297,17 @@ def main() -> None:
                 statistics.median(critical_path(one).makespan_seconds for one in of) for of in (before, real)
             )
             found = statistics.median(predicted(one, case, seeds=options.seeds, **case.job) for one in before)
+            errors[name] = 100 * abs(found / there - 1)
             line = f"{name:16} {recorded:9.3f} {there:7.3f} {found:9.3f} {found / there - 1:+7.1%}"
             if case.job_without is not None:
                 without = statistics.median(
                     predicted(one, case, seeds=options.seeds, **case.job_without) for one in before
                 )
                 line += f" {without / there - 1:+8.1%}"
+                needed[name] = 100 * abs(without / there - 1) > errors[name]
             print(line, flush=True)
+    figure("errors with all parts", sorted(errors.values()), "%")
+    figure("cases that are worse without their part", sum(needed.values()), of=len(needed), at_least=len(needed))
 
 
 if __name__ == "__main__":

@@ -8,6 +8,7 @@ import statistics
 import sys
 import time
 
+from benchmarks.figures import figure
 from benchmarks.simulated_cluster import simulate
 from benchmarks.simulated_traces import tree_graph, wide_graph
 from dask_efficiency.simulation.engine.launch import simulate_jobs
@@ -29,6 +30,7 @@ def print_speed(sizes: tuple[int, ...] = (10_000, 100_000), repeats: int = 1, wo
 
     Both times are of the whole subprocess: it starts, reads the trace, simulates and answers.
     """
+    speeds = []
     print(f"{'graph':6} {'tasks':>7} {'seconds':>8} {'CPU s':>7} {'tasks/s':>8} {'MB':>5}")
     for tasks in sizes:
         for name, graph in (("tree", tree_graph(tasks // 2)), ("wide", wide_graph(tasks))):
@@ -41,12 +43,15 @@ def print_speed(sizes: tuple[int, ...] = (10_000, 100_000), repeats: int = 1, wo
                 took.append(time.perf_counter() - began)
                 used.append(_children()[0] - before)
             seconds, cpu = statistics.median(took), statistics.median(used)
+            speeds.append(len(trace.tasks) / cpu)
             print(
                 f"{name:6} {len(trace.tasks):7} {seconds:8.2f} {cpu:7.2f} {len(trace.tasks) / cpu:8.0f}"
                 f" {_children()[1] / 1e6:5.0f}",
                 flush=True,
             )
-    print(f"goals: {TASKS_A_SECOND} tasks/s, {NBYTES / 1e6:.0f} MB for 100,000 tasks")
+    figure("the slowest graph", min(speeds), "tasks a second", at_least=TASKS_A_SECOND)
+    figure("the fastest graph", max(speeds), "tasks a second")
+    figure(f"{max(sizes):,} tasks", _children()[1] / 1e6, "MB", at_most=NBYTES / 1e6)
 
 
 if __name__ == "__main__":

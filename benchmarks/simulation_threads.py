@@ -18,6 +18,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from benchmarks.computing_programs import CHOOSING, JUDGING
+from benchmarks.figures import figure
 from benchmarks.simulation_runs import Run, Setup, read_index
 from dask_efficiency import ClusterSpec, load_trace, simulate
 from dask_efficiency.simulation import Prediction
@@ -102,6 +103,11 @@ def judge(folder: Path, only: list[str], others: float, seeds: int) -> None:
             f"{max(map(abs, errors)):.1%}; intervals hold {sum(map(sum, holding.values()))} of {len(errors)} settings, "
             f"{held} of {len(holding)} programs; they are {statistics.median(widths):.0%} wide (goal {WIDTH:.0%})"
         )
+        figure("median error", 100 * statistics.median(map(abs, errors)), "%", at_most=100 * MEDIAN_ERROR)
+        figure("largest error", 100 * max(map(abs, errors)), "%")
+        figure("programs whose intervals hold", held, of=len(holding), at_least=0.8 * len(holding))
+        figure("width of the intervals", 100 * statistics.median(widths), "%", at_most=100 * WIDTH)
+        figure("predictions", len(errors), of=len(only) * len(PREDICTED))
 
 
 if __name__ == "__main__":

@@ -30,6 +30,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from benchmarks.figures import figure
 from benchmarks.one_process import LOOKS_OF_A_BEAT, MODES, WORK, run, session, set_timers
 from benchmarks.task_cost import SLOWNESS, _by_function, print_compared
 
@@ -255,6 +256,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
     rounds = [{mode: instructions_a_task(mode) for mode in args.modes} for _ in range(args.repeats)]
     figures = {mode: [one[mode].total() / 1e3 for one in rounds] for mode in args.modes}
     print_compared(args.modes, figures, "k instructions")
+    base = args.modes[0]
+    for mode in args.modes[1:]:
+        figure(
+            f"added by {mode}",
+            [m - o for m, o in zip(figures[mode], figures[base], strict=True)],
+            "k instructions a task",
+        )
     if args.json:
         args.json.write_text(json.dumps(rounds[-1]), encoding="utf-8")
 

@@ -27,6 +27,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
+from benchmarks.figures import figure
 from dask_efficiency.accounts.slow_worker import Cause
 from dask_efficiency.runs.stragglers.offline import FACTOR, find_stragglers, judge_run, usual
 from dask_efficiency.runs.stragglers.tables import ObservedRun, run_of_table
@@ -284,6 +285,8 @@ def judge_flowbench(folder: Path) -> None:
         line("find_stragglers", count(second, best), f"factor {factor}, chosen")
         line("find_stragglers", count(second, ours.accuse(kind, FACTOR)), f"factor {FACTOR}, the default")
         line("find_stragglers, hosts", of_hosts(second, ours.accuse(kind, FACTOR)), f"factor {FACTOR}, the default")
+        reached = count(second, ours.accuse(kind, FACTOR)).rates()[2]
+        figure(f"F1, {kind} faults", reached, at_least=GOALS[kind])
         alone = ours.accuse(kind, FACTOR, with_history=False)
         line("find_stragglers, no history", count(second, alone), f"factor {FACTOR}, the default")
         alarms = [len(alone(run)) for run in healthy]
@@ -293,6 +296,8 @@ def judge_flowbench(folder: Path) -> None:
         )
         for name, setting in (("chosen", factor), ("default", FACTOR)):
             alarms_line(f"{name} factor", [len(ours.accuse(kind, setting)(run)) for run in healthy])
+        alarmed = sum(bool(ours.accuse(kind, FACTOR)(run)) for run in healthy)
+        figure(f"healthy runs with an alarm, {kind}", alarmed, of=len(healthy))
         alarms_line("default factor, no history", alarms)
         print("  by workflow and fault, chosen factor:")
         for cell in sorted({(run.workflow, run.fault) for run in second}):

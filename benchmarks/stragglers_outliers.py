@@ -30,6 +30,7 @@ from numpy.typing import NDArray
 from benchmarks import stragglers_fleet as fleet
 from benchmarks import stragglers_generator as generator
 from benchmarks import stragglers_stillness as stillness
+from benchmarks.figures import figure
 from dask_efficiency.fleet.outliers.metric_series import MetricSeries
 from dask_efficiency.fleet.outliers.outliers import find_outliers
 
@@ -254,6 +255,10 @@ def print_claim(of: str, cases: Sequence[Judged]) -> None:
     reached = f1(rows(cases).sum(axis=0))
     healthy = [case for case in cases if not case.faulty]
     share = sum(bool(case.named) for case in healthy) / max(len(healthy), 1)
+    figure(f"F1 on the {of} generator", reached, at_least=MIN_F1)
+    raised = sum(bool(case.named) for case in healthy)
+    most = MAX_ALARMS * len(healthy)
+    figure(f"healthy windows of the {of} with an alarm", raised, of=len(healthy), at_most=most)
     holds = "holds" if reached >= MIN_F1 and share <= MAX_ALARMS else "does not hold"
     print(
         f"  claim on the {of} generator {holds}: F1 {reached:.3f} >= {MIN_F1}, alarms {share:.1%} <= {MAX_ALARMS:.0%}"

@@ -35,6 +35,7 @@ from pathlib import Path
 from types import CodeType, FrameType
 from typing import Any, NamedTuple
 
+from benchmarks.figures import figure
 from benchmarks.one_process import HEARTBEAT_SECONDS, MODES, WORK, run, session
 
 #: Numbers of tasks that are subtracted from one another; whole heartbeats.
@@ -100,6 +101,7 @@ def bytecodes(mode: str, tasks: int) -> None:
 
     run(work, SLOWNESS)
     counted.print(tasks)
+    figure(f"bytecodes a task, {mode}", counted.executed.total() / tasks)
 
 
 def _compute(mode: str, work: str, tasks: int) -> None:
@@ -252,6 +254,10 @@ def main() -> None:
         parser.error(f"what is {args.what!r}; expected bytecodes, instructions or cpu")
 
 
+#: Per cent of the instructions of a no-op task that metering and recording may add.
+GOALS = {"on": 1.0, "trace": 3.0}
+
+
 def _print_instructions(modes: Sequence[str], args: argparse.Namespace) -> None:
     if shutil.which("valgrind") is None:
         sys.exit("valgrind is not installed: it counts the instructions")
@@ -264,6 +270,10 @@ def _print_instructions(modes: Sequence[str], args: argparse.Namespace) -> None:
         rounds = [{mode: job.result() for mode, job in one.items()} for one in jobs]
     print(f"one heartbeat, of {HEARTBEAT_SECONDS} s, for every {batch} tasks")
     print_compared(modes, {mode: [one[mode].total() / 1e3 for one in rounds] for mode in modes}, "k instructions")
+    base = [one[modes[0]].total() for one in rounds]
+    for mode in modes[1:] if args.work == "no-op" else ():
+        share = [100 * (one[mode].total() / without - 1) for one, without in zip(rounds, base, strict=True)]
+        figure(f"instructions added by {mode}", share, "%", at_most=GOALS.get(mode))
     if args.by_function:
         for mode in modes[1:]:
             print(f"-- {MODES[mode].title}")

@@ -25,6 +25,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from benchmarks.figures import figure
 from dask_efficiency import RunTrace, load_trace
 from dask_efficiency.accounts.cluster.time_left import PrefixTasks, TimeLeftEstimate
 from dask_efficiency.accounts.tables import MISSING
@@ -173,20 +174,26 @@ def report(named: Iterable[tuple[str, Run]]) -> Judged:
     return everything
 
 
+def holds(found: Judged, of: str) -> bool:
+    """True if what is shown is right often enough; prints both."""
+    figure(f"shown, {of}", found.shown, of=found.looks)
+    return figure(f"right where shown, {of}", found.right, of=found.shown, at_least=RIGHT * found.shown)
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("traces", nargs="*", type=Path, metavar="TRACE")
     parser.add_argument("--flowbench", type=Path, metavar="FOLDER")
     parser.add_argument("--for-choosing", action="store_true", help="the half that the constants were chosen on")
     options = parser.parse_args()
-    holds = True
+    kept = True
     if options.traces:
         found = report((path.stem, run) for path in options.traces for run in of_trace(load_trace(path)))
-        holds = found.right >= RIGHT * found.shown
+        kept = holds(found, "recorded runs")
     if options.flowbench:
         found = report(of_flowbench(options.flowbench, for_choosing=options.for_choosing))
-        holds &= found.right >= RIGHT * found.shown
-    return int(not holds)
+        kept &= holds(found, "FlowBench")
+    return int(not kept)
 
 
 if __name__ == "__main__":

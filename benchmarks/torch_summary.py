@@ -36,6 +36,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from benchmarks.figures import figure
+
 #: Microseconds between a trace and its next repetition.
 _GAP_MICROSECONDS = 1000.0
 #: Added to correlations and to numbers of steps in each repetition.
@@ -214,6 +216,8 @@ def main() -> None:
                 ratios = [theirs[what] / ours[what] for ours, theirs in pairs]
                 here, there = (statistics.median(pair[side][what] for pair in pairs) for side in (0, 1))
                 spread = f"{min(ratios):.1f} to {max(ratios):.1f}"
+                goals = {"seconds": 10, "megabytes": 3}
+                figure(f"HTA's {what} by ours, {trace.name}", ratios, at_least=goals[what])
                 print(
                     f"  {here:.2f} {unit}, HTA {there:.2f}: {statistics.median(ratios):.1f} times ({spread})",
                     flush=True,

@@ -36,6 +36,7 @@ import distributed
 
 import dask_efficiency
 from benchmarks import upstream_probe as probe
+from benchmarks.figures import figure
 
 #: By way, what is set in the environment of its processes.
 WAYS: dict[str, dict[str, str]] = {
@@ -345,6 +346,12 @@ def main() -> None:
     if not args.print:
         run(suite, ways, args.files, args.jobs)
     print("\n".join(lines(suite, ways)))
+    outcomes = {way: suite.outcomes(way) for way in ways}
+    ran = [{test for test, ended in of_way.items() if ended[0] in ("passed", *BAD)} for of_way in outcomes.values()]
+    figure("tests that ran each way", len(set.intersection(*ran)))
+    unlike = [test.removeprefix("distributed/") for test in differing(outcomes)]
+    figure("tests that ended otherwise, unexplained", len({*unlike} - {*EXPLAINED}), at_most=0)
+    figure("tests that any such plugin fails", len({*unlike} & {*EXPLAINED}))
 
 
 if __name__ == "__main__":

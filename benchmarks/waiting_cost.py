@@ -17,6 +17,7 @@ from typing import Any
 from dask.utils import SerializableLock
 from distributed import Client, LocalCluster, Worker
 
+from benchmarks.figures import figure
 from dask_efficiency import EfficiencyPlugin, efficiency_report
 from dask_efficiency.plugin.names import WORKER_PLUGIN
 
@@ -86,10 +87,14 @@ def main() -> None:
             "locking": locking,
             "no task": None,
         }
+        found = []
         for name, task in loads.items():
             alone = share(client, task, chosen.seconds, report=False)
             reported = share(client, task, chosen.seconds, report=True)
             print(f"{name:12} {alone:6.3f}   with a report open {reported:6.3f}", flush=True)
+            found.append((alone, reported))
+        for what, shares in zip(("without a report", "with a report open"), zip(*found, strict=True), strict=True):
+            figure(f"most of a core, {what}", max(shares), "%", at_most=CLAIM)
 
 
 if __name__ == "__main__":

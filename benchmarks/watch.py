@@ -24,6 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks import stragglers_fleet
+from benchmarks.figures import figure
 from benchmarks.stragglers_fleet import FAULTS
 from benchmarks.stragglers_generator import SEVEN
 from benchmarks.stragglers_generator import generate as seven_metrics
@@ -96,7 +97,7 @@ def size(machines: int) -> None:
             capture_output=True,
             text=True,
         )
-        print(f"{machines} machines x 900 s x {len(SEVEN)} metrics: {done.stdout.strip()}")
+        print(f"{machines} machines x 900 s x {len(SEVEN)} metrics:\n{done.stdout.strip()}")
 
 
 def pull(url: str, file: str) -> None:
@@ -112,6 +113,8 @@ def pull(url: str, file: str) -> None:
         f"{series.values.shape} values, {np.isfinite(series.values).mean():.1%} of them known; pulled in "
         f"{pulled - began:.1f} s, judged in {judged - pulled:.2f} s ({len(found)} found), at most {memory:.2f} GB"
     )
+    figure("pulling", pulled - began, "s", at_most=30)
+    figure("memory", memory, "GB", at_most=1)
 
 
 def windows_by_kind(count: int) -> dict[str, list[stragglers_fleet.FleetWindow]]:
@@ -168,7 +171,8 @@ def faults(count: int, step: int = 10) -> None:
                 f"{sum(at < onset for at in wrong)} in the quiet hours, {sum(at >= onset for at in wrong)} afterwards",
                 flush=True,
             )
-    print(f"named within two rounds: {soon} of {len(windows)}; {quiet} others in the quiet hours")
+    figure("named within two rounds", soon, of=len(windows), at_least=len(windows))
+    figure("others named in the quiet hours", quiet)
 
 
 def replayed(source: PrometheusSource) -> list[Event]:

@@ -20,6 +20,7 @@ import dask
 from dask.delayed import Delayed, delayed
 from distributed import Client, LocalCluster, get_worker
 
+from benchmarks.figures import figure
 from dask_efficiency import ClusterSpec, CriticalPath, EfficiencyPlugin, critical_path, efficiency_report, simulate
 
 #: Seconds that each result takes to be sent, and to be written.
@@ -223,6 +224,10 @@ def main() -> None:
             )
         for name, found in (("what_if", errors), ("simulate", of_simulation), ("no prediction", naive)):
             print(f"{name}: median error {100 * statistics.median(found):.1f} %, largest {100 * max(found):.1f} %")
+        figure("median error", 100 * statistics.median(errors), "%", at_most=5)
+        figure("largest error", 100 * max(errors), "%")
+        figure("median error of simulate", 100 * statistics.median(of_simulation), "%")
+        figure("median error without a prediction", 100 * statistics.median(naive), "%")
         print(f"unchanged runs, simulated and replayed, differ by at most {100 * max(unlike):.1f} %")
 
 

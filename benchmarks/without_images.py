@@ -23,6 +23,7 @@ from pathlib import Path
 from distributed import Client, PipInstall
 
 from benchmarks.deployments.programs import HOST, ROOT, eventually, program
+from benchmarks.figures import figure
 from dask_efficiency import EfficiencyPlugin, snapshot
 
 
@@ -124,6 +125,7 @@ def main() -> None:
                 eventually(lambda: metered(client, "first", "second", "third"), what="all workers to be metered")
                 took = [f"{after - before:.1f} s" for before, after in pairwise(times)]
                 print(f"{name:28}{took[0]:>10}{took[1]:>13}{took[2]:>21}  3 of 3", flush=True)
+                figure(name, times[1] - times[0], "s")
 
 
 if __name__ == "__main__":

@@ -26,6 +26,7 @@ from pathlib import Path
 from benchmarks.deployments import adaptive, mpi, slurm, ssh, tls
 from benchmarks.deployments.checks import Check, table
 from benchmarks.deployments.programs import Need, install, missing
+from benchmarks.figures import figure
 
 #: For one cluster, started, examined and ended.
 LIMIT_SECONDS = 300
@@ -91,6 +92,7 @@ def main() -> None:
         sys.path.insert(0, place)
         os.environ["PYTHONPATH"] = os.pathsep.join([place, os.environ.get("PYTHONPATH", "")])
         results = [examine(name, DEPLOYMENTS[name], Path(place) if given.install else None) for name in names]
+    figure("deployments that agree or are skipped", sum(results), of=len(results), at_least=len(results))
     sys.exit(0 if all(results) else 1)
 
 

@@ -15,6 +15,7 @@ from distributed import Client
 from distributed.core import Status
 
 from benchmarks.diagnoses import DIAGNOSES
+from benchmarks.figures import figure
 from benchmarks.hangs.programs import Hang
 from benchmarks.public_reports.judging import Judged, judged
 from benchmarks.workload_runs import cluster, in_a_process, lacking, parser_of, write
@@ -93,8 +94,7 @@ def count_false_alarms(options: argparse.Namespace) -> int:
         seconds = "" if isinstance(found, str) else f"{found['seconds']:.1f} s, "
         print(f"{name}: {seconds}{said or 'nothing named'}", flush=True)
         wrong += bool(said)
-    print(f"something was named in {wrong} of {len(chosen)} workloads")
-    return int(wrong > 0)
+    return int(not figure("workloads in which something was named", wrong, of=len(chosen), at_most=0))
 
 
 class _Task:
@@ -154,8 +154,9 @@ def main() -> int:
             print(f"    {told['title']}. {told['where']}\n        {told['advice']}", flush=True)
     write(options.json, results)
     right = sum(not isinstance(found, str) and found["first_right"] for found in results.values())
-    print(f"{right} of {len(chosen)} first findings are right")
-    return 0 if right * 10 >= RIGHT * len(chosen) else 1
+    times = [found["bad_seconds"] for found in results.values() if not isinstance(found, str)]
+    figure("seconds until then", sorted(times))
+    return int(not figure("first findings that are right", right, of=len(chosen), at_least=RIGHT * len(chosen) / 10))
 
 
 if __name__ == "__main__":

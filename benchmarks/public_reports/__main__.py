@@ -16,7 +16,8 @@ from typing import Any
 import dask
 
 import benchmarks.public_reports
-from benchmarks.public_reports.judging import Judged, Told, claims, judged, together
+from benchmarks.figures import figure
+from benchmarks.public_reports.judging import FIRST, FIRST_THREE, SAVINGS, Judged, Told, claims, judged, together
 from benchmarks.public_reports.programs import (
     FOLDER_VARIABLE,
     SCALE_VARIABLE,
@@ -160,6 +161,17 @@ def _kept(flags: Sequence[bool]) -> str:
     return "yes" if flags and all(flags) else "NO" if flags else "-"
 
 
+def print_figures(found: Sequence[Judged]) -> None:
+    """Print what is claimed, as figures."""
+    of, kept = len(found), [one for result in found for one in result.kept]
+    first, three = sum(one.first_right for one in found), sum(one.three_right for one in found)
+    figure("cause and place right in the first finding", first, of=of, at_least=FIRST * of)
+    figure("within the first three", three, of=of, at_least=FIRST_THREE * of)
+    figure("with a sentence that misleads", sum(bool(one.misleading) for one in found), of=of, at_most=0)
+    if kept:
+        figure("savings in their interval", sum(kept), of=len(kept), at_least=SAVINGS * len(kept))
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run what is asked for; 1 where a program did not end, or a claim on the frozen ones fails."""
     arguments = list(sys.argv[1:] if arguments is None else arguments)
@@ -194,6 +206,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     found = [one for one in results.values() if isinstance(one, Judged)]
     verdicts = list(claims(found))
     print("", summary(results), "", f"of {len(found)} programs ({which}):", *verdicts, sep="\n")
+    if which == "frozen" and found:
+        print_figures(found)
     write(options.json, results)
     ended = all(one.startswith("skipped") for one in results.values() if isinstance(one, str))
     claimed = which == "frozen" and any(claim.holds is False for claim in verdicts)
