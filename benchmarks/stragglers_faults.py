@@ -19,6 +19,7 @@ Not injected: latency and loss (the kernel here has no ``tc netem``), a device t
 device-mapper, so no ``dm-delay``), slow reads (the page cache hides them), a lower clock, and GPUs.
 
 Runs without a fault take turns through all shapes of ``stragglers_work``, with workers of one and of two threads.
+With ``--record FOLDER`` what the watch was told in each run is kept (:mod:`benchmarks.heartbeat_recordings`).
 """
 
 from __future__ import annotations
@@ -26,12 +27,15 @@ from __future__ import annotations
 import argparse
 import sys
 import time
+from contextlib import nullcontext
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 
 import dask_efficiency
 from benchmarks.figures import figure
+from benchmarks.heartbeat_recordings import Recording, recorded
 from benchmarks.stragglers_work import SHAPES, Place
 from benchmarks.worker_bed import FAULTS, bed, lacking
 from dask_efficiency import EfficiencyPlugin
@@ -68,11 +72,12 @@ class Outcome:
         return self.hit and self.found[self.victim].cause == FAULTS[self.fault].cause
 
 
-def run(fault: str, shape: str, *, seconds: float, seed: int, threads: int = 1) -> Outcome:
+def run(fault: str, shape: str, *, seconds: float, seed: int, threads: int = 1, record: Path | None = None) -> Outcome:
     """A cluster's life; nothing is wrong in it if ``fault`` is empty."""
     victim = str(seed % WORKERS) if fault else ""
     found: dict[str, SlowWorker] = {}
-    with bed(WORKERS, threads=threads) as cluster:
+    recording = Recording(fault, shape)
+    with recorded(recording) if record else nullcontext(), bed(WORKERS, threads=threads) as cluster:
         cluster.client.register_plugin(EfficiencyPlugin())
         addresses = [cluster.addresses[member.name] for member in cluster.members]
         place = Place(cluster.client, addresses, np.random.default_rng(seed), [])
@@ -85,10 +90,13 @@ def run(fault: str, shape: str, *, seconds: float, seed: int, threads: int = 1) 
 
         work(time.monotonic() + WELL_SECONDS)
         if fault:
+            recording.victim, recording.began = cluster.addresses[victim], time.monotonic_ns()
             with FAULTS[fault].inject(cluster, victim):
                 work(time.monotonic() + seconds)
         else:
             work(time.monotonic() + seconds)
+    if record:
+        recording.save(record / f"{fault or 'healthy'}-{shape}-{seed}.json.gz")
     return Outcome(fault, victim, found)
 
 
@@ -130,6 +138,7 @@ def main() -> int:
     parser.add_argument("--healthy", type=int, default=len(SHAPES), help="runs without a fault")
     parser.add_argument("--seconds", type=float, default=35.0, help="of each run, after 8 s that are well")
     parser.add_argument("--seed", type=int, default=0, help="of the first run; it chooses the victims too")
+    parser.add_argument("--record", type=Path, metavar="FOLDER", help="where what the watch was told is kept")
     args = parser.parse_args()
     why = lacking()
     names = [name for name in args.faults if not (why and FAULTS[name].needs_rights)]
@@ -138,7 +147,7 @@ def main() -> int:
     plan = [(name, "mixed", 1) for _ in range(args.repeats) for name in names] + healthy_plan(args.healthy)
     outcomes = []
     for number, (fault, shape, threads) in enumerate(plan):
-        one = run(fault, shape, seconds=args.seconds, seed=args.seed + number, threads=threads)
+        one = run(fault, shape, seconds=args.seconds, seed=args.seed + number, threads=threads, record=args.record)
         outcomes.append(one)
         listed = ", ".join(f"{who}: {f.cause}, score {f.score:.2f}" for who, f in one.found.items()) or "nobody"
         print(f"{fault or 'healthy':10} {shape:13} worker {one.victim or '-'}   found {listed}", flush=True)
