@@ -167,10 +167,11 @@ def taken(claim: dict[str, Any], found: Sequence[Mapping[str, Any]], why: str, a
 
 def about_here(claim: Mapping[str, Any]) -> dict[str, Any]:
     """Date, commit, release, processor, and digest of the code."""
-    commit = subprocess.run(["git", "describe", "--always", "--dirty"], cwd=ROOT, capture_output=True, text=True)
+    commit = subprocess.run(["git", "rev-parse", "--short=8", "HEAD"], cwd=ROOT, capture_output=True, text=True)
+    changed = subprocess.run(["git", "diff", "--quiet", "HEAD", "--", "*.py"], cwd=ROOT).returncode
     return {
         "date": time.strftime("%Y-%m-%d"),
-        "commit": commit.stdout.strip(),
+        "commit": commit.stdout.strip() + " and changes" * bool(changed),
         "release": __version__,
         "code": digest(claim),
         "processor": processor(),
