@@ -15,10 +15,10 @@ from collections.abc import Callable
 from typing import Any
 
 from benchmarks.figures import figure
-from benchmarks.simulated_traces import large
 from dask_efficiency import RunTrace, critical_path
 from dask_efficiency.runs.path.bounds import longest_chain, work_ns
 from dask_efficiency.runs.replay.replay import replay
+from tests.simulated_traces import large
 
 #: Seconds for a million tasks: the path's segments, floor and slack together.
 MAX_SECONDS = 2.0

@@ -66,7 +66,7 @@ class TorchWork:
 
 class StubWork:
     def __init__(self, directory: str) -> None:
-        from benchmarks import stub_gpu as stub
+        from tests.gpu import stub_gpu as stub
 
         stub.load(directory)
         self.stub = stub

@@ -341,10 +341,10 @@ def _without_stragglers(meter: Any) -> None:
 
 def _gpu(slowness: float) -> None:
     """Let this process look as if torch had just initialised CUDA on its one GPU."""
-    from benchmarks import stub_gpu
     from dask_efficiency.gpu.cupti.build import SOURCE, compile_callbacks
     from dask_efficiency.gpu.cupti.callbacks import LIBRARY
     from dask_efficiency.plugin.worker import gpu_watch
+    from tests.gpu import stub_gpu
 
     if not LIBRARY.exists() or LIBRARY.stat().st_mtime < SOURCE.stat().st_mtime:
         compile_callbacks(LIBRARY)

@@ -17,12 +17,12 @@ import time
 from pathlib import Path
 
 from benchmarks.figures import figure
-from benchmarks.simulate_mpi_programs import PROGRAMS, stencil, written
 from dask_efficiency.mpi import load_trace as from_mpi_trace
 from dask_efficiency.mpi.calls import hosts_of_ranks
 from dask_efficiency.mpi.machine import MpiSettings
 from dask_efficiency.mpi.result import run
 from dask_efficiency.simulation.model.cluster_file import read_cluster_file
+from tests.mpi.programs import PROGRAMS, stencil, written
 
 LAB = Path(__file__).parents[1] / "docs" / "lab" / "lab.yaml"
 

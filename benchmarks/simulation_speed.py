@@ -9,11 +9,11 @@ import sys
 import time
 
 from benchmarks.figures import figure
-from benchmarks.simulated_cluster import simulate
-from benchmarks.simulated_traces import tree_graph, wide_graph
 from dask_efficiency.simulation.engine.launch import simulate_jobs
 from dask_efficiency.simulation.model.cluster import ClusterSpec
 from dask_efficiency.simulation.model.ensemble import SeededJob, SimulationJob, Wanted
+from tests.simulated_cluster import simulate
+from tests.simulated_traces import tree_graph, wide_graph
 
 #: The goals on 64 workers: tasks a second of one core, and bytes of the process that simulates 100,000 tasks.
 TASKS_A_SECOND, NBYTES = 2500, 600e6

@@ -18,9 +18,9 @@ from functools import partial
 from pathlib import Path
 
 from benchmarks.figures import figure
-from benchmarks.simulated_traces import large
 from dask_efficiency import RunTrace, load_trace
 from dask_efficiency.accounts.tables import Texts
+from tests.simulated_traces import large
 
 REPEATS = 3
 MAX_SECONDS_A_MILLION = 3.0

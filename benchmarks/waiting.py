@@ -30,9 +30,9 @@ from distributed import Client
 from benchmarks import waiting_work as work
 from benchmarks.diagnoses_work import chain, flood, skew, thinking_client
 from benchmarks.figures import figure
-from benchmarks.waiting_work import Mark
 from benchmarks.workload_runs import in_a_process, kernel_clocks, lacking, parser_of, write
 from dask_efficiency import EfficiencyPlugin, EfficiencyReport, efficiency_report
+from tests.thread_marks import Mark
 
 #: Of a workload's process. The scheduler alone takes half a minute for the longest, the flood.
 TIMEOUT_SECONDS = 400.0

@@ -19,7 +19,6 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from urllib.request import urlopen
@@ -32,6 +31,7 @@ from benchmarks.stragglers_work import burn
 from benchmarks.worker_bed import CGROUPS, cgroup
 from benchmarks.workload_runs import Ran, cluster, cores
 from dask_efficiency import EfficiencyReport
+from tests.thread_marks import Mark, Marking
 
 WAITS = "# waits"
 
@@ -42,37 +42,8 @@ PAGE = 4096
 NAP = 0.2
 
 
-@dataclass(frozen=True, slots=True)
-class Mark:
-    """The start and stop of a task on its thread, and the kernel's clocks between; nanoseconds."""
-
-    start: int
-    stop: int
-    cpu: int
-    core_wait: int
-
-
 #: Measures: (client, work).
 Measure = Callable[[Client, Callable[[], list[Mark]]], None]
-
-
-class Marking:
-    """The clocks of this thread since it was made."""
-
-    def __init__(self) -> None:
-        self.core_wait = _core_wait()
-        self.cpu, self.start = time.thread_time_ns(), time.monotonic_ns()
-
-    def read(self) -> Mark:
-        """A mark from then until now."""
-        stop, cpu = time.monotonic_ns(), time.thread_time_ns()
-        return Mark(self.start, stop, cpu - self.cpu, _core_wait() - self.core_wait)
-
-
-def _core_wait() -> int:
-    """Nanoseconds for which this thread has waited for a core; exact for one that runs."""
-    with open(f"/proc/self/task/{threading.get_native_id()}/schedstat") as file:
-        return int(file.read().split()[1])
 
 
 def marked(function: Callable[..., Any]) -> Callable[..., list[Mark]]:

@@ -21,7 +21,6 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from benchmarks.simulate_mpi_programs import transposition, written
 from dask_efficiency.accounts.checks import RefusedPayload
 from dask_efficiency.accounts.wire.heartbeats import decode
 from dask_efficiency.accounts.worker.answer import decode_answer
@@ -43,6 +42,7 @@ from tests.damage import (
     odd,
 )
 from tests.fleet.minder.test_network import random_autoencoder
+from tests.mpi.programs import transposition, written
 from tests.mpi.test_calls import CLUSTER
 from tests.payloads import through_msgpack, time_of_workers
 from tests.plugin.scheduler.test_accounts import worker

@@ -2,9 +2,9 @@
 
 import pytest
 
-from benchmarks.simulated_traces import MS, Graph, simulate
 from benchmarks.simulation import Row, amdahl, list_schedule
 from dask_efficiency import RunTrace, critical_path
+from tests.simulated_traces import MS, Graph, simulate
 
 
 @pytest.fixture(scope="module")

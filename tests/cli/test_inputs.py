@@ -15,7 +15,6 @@ import pytest
 from click.testing import CliRunner, Result
 from distributed import Client, LocalCluster
 
-from benchmarks.simulated_traces import transfer_bound, wide
 from dask_efficiency import EfficiencyPlugin, unregister
 from dask_efficiency.accounts.slow_worker import Cause, SlowWorker
 from dask_efficiency.cli import main
@@ -24,6 +23,7 @@ from tests.cli.results_of_commands import fails_in_one_line
 from tests.plugin.watch import eventually
 from tests.report.samples import report_of, seconds
 from tests.runs.stragglers.tables_of_tasks import slowed, tasks
+from tests.simulated_traces import transfer_bound, wide
 
 # What the commands of a wing say is tested where the wing is.
 OF_TORCH_TRACES = pytest.mark.skipif(not find_spec("dask_efficiency.torch_traces"), reason="without torch_traces")

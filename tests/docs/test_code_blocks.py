@@ -17,12 +17,12 @@ from click import Context, Group, UsageError
 from distributed import Client, LocalCluster
 
 import dask_efficiency
-from benchmarks.simulate_mpi_programs import transposition
 from dask_efficiency.cli import main
 from dask_efficiency.plugin.options import OPTIONS
 from dask_efficiency.report import own_recipes
 from dask_efficiency.simulation import calls as predictions
 from tests.docs.markdown import PAGES, ROOT, Block, blocks
+from tests.mpi.programs import transposition
 from tests.simulation.fake_engine import FakeEngine, recorded
 
 BLOCKS = {page: blocks(page.read_text(encoding="utf-8")) for page in PAGES}

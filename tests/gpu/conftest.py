@@ -8,9 +8,9 @@ from types import ModuleType
 
 import pytest
 
-from benchmarks import stub_gpu as module
 from dask_efficiency.gpu.cupti.build import SOURCE, CannotCompile, compile_callbacks
 from dask_efficiency.gpu.cupti.callbacks import LIBRARY
+from tests.gpu import stub_gpu as module
 
 _built: list[Path] = []
 

@@ -16,7 +16,7 @@ _free_streams = itertools.count(8)
 
 def begin(directory: str) -> None:
     """Let this worker's process look as if torch had just initialised CUDA on its one GPU; once."""
-    from benchmarks import stub_gpu as stub
+    from tests.gpu import stub_gpu as stub
 
     if hasattr(stub, "cupti"):
         return
@@ -36,8 +36,8 @@ def train(seconds: float, kernels: int = 1) -> float:
 
     On a busy machine a core may be waited for before the kernels are.
     """
-    from benchmarks import stub_gpu as stub
-    from benchmarks.waiting_work import Marking
+    from tests.gpu import stub_gpu as stub
+    from tests.thread_marks import Marking
 
     thread = threading.get_native_id()
     if thread not in _streams:
@@ -57,7 +57,7 @@ def crash(seconds: float) -> None:
 
 def forget(seconds: float) -> None:
     """A kernel that nobody waits for."""
-    from benchmarks import stub_gpu as stub
+    from tests.gpu import stub_gpu as stub
 
     stub.launch(seconds, name="tail")
 

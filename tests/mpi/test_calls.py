@@ -6,7 +6,6 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
-from benchmarks.simulate_mpi_programs import transposition, written
 from dask_efficiency.cli import main
 from dask_efficiency.files.text_files import TextFileError
 from dask_efficiency.mpi import calls, machine
@@ -15,6 +14,7 @@ from dask_efficiency.mpi.calls import read_hosts_of_ranks
 from dask_efficiency.mpi.calls import simulate as simulate_mpi
 from dask_efficiency.mpi.result import MpiPrediction
 from dask_efficiency.mpi.trace_files import load_trace as from_mpi_trace
+from tests.mpi.programs import transposition, written
 from tests.mpi.test_machine import star
 from tests.terminals import in_a_log
 

@@ -2,13 +2,13 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.simulate_mpi_programs import written
 from dask_efficiency.mpi.machine import MpiSettings
 from dask_efficiency.mpi.program import MpiTraceError
 from dask_efficiency.mpi.result import MpiPrediction, run
 from dask_efficiency.mpi.timeline import RankActivity
 from dask_efficiency.mpi.trace_files import load_trace as from_mpi_trace
 from dask_efficiency.simulation.model.topology import Cable, Host, Topology
+from tests.mpi.programs import written
 
 #: 100 MB/s and 1 ms between two hosts, half of it on each side of the switch.
 MEGABYTE_SECONDS, LATENCY = 0.01, 0.001

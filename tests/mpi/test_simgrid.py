@@ -6,10 +6,10 @@ from random import Random
 import numpy as np
 import pytest
 
-from benchmarks.simulate_mpi_programs import PROGRAMS, written
 from dask_efficiency.mpi.machine import MpiSettings
 from dask_efficiency.mpi.result import run
 from dask_efficiency.mpi.trace_files import load_trace as from_mpi_trace
+from tests.mpi.programs import PROGRAMS, written
 from tests.mpi.simgrid import SELECTORS, options, replayed
 from tests.simulation.topologies import random_topology
 

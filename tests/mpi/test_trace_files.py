@@ -3,9 +3,9 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.simulate_mpi_programs import written
 from dask_efficiency.mpi.program import MpiTraceError, Op
 from dask_efficiency.mpi.trace_files import load_trace as from_mpi_trace
+from tests.mpi.programs import written
 
 PAIR = "0 init\n1 init\n"
 

@@ -24,9 +24,9 @@ from distributed import Client
 from benchmarks import waiting_work as work
 from benchmarks.diagnoses_work import keep_to
 from benchmarks.waiting import MAX_UNKNOWN, MIN_RIGHT, NONCPU, culprits_of
-from benchmarks.waiting_work import Mark, Marking
 from dask_efficiency import EfficiencyPlugin, efficiency_report
 from tests.plugin.watch import eventually, nothing_runs
+from tests.thread_marks import Mark, Marking
 
 pytestmark = [
     pytest.mark.cluster,

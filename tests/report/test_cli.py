@@ -4,7 +4,6 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from benchmarks.simulated_traces import wide
 from dask_efficiency import compare
 from dask_efficiency.accounts.metered import BYTES, MEMORY, PROCESS
 from dask_efficiency.accounts.slow_worker import SlowWorker
@@ -13,6 +12,7 @@ from dask_efficiency.report.runner import ScriptRun
 from dask_efficiency.report.values import MeteredRow
 from tests.report.samples import report_of, seconds
 from tests.runs.stragglers.tables_of_tasks import slowed, tasks
+from tests.simulated_traces import wide
 
 
 @pytest.fixture(autouse=True)

@@ -4,10 +4,10 @@ from dataclasses import replace
 import pytest
 from distributed import Client
 
-from benchmarks.simulated_cluster import MS, Graph, simulate
 from dask_efficiency.report import efficiency_report as module
 from dask_efficiency.report.values import Saved
 from tests.report.samples import by_hand, causes, report_of, seconds
+from tests.simulated_cluster import MS, Graph, simulate
 
 SAVED = Saved(3.0, 2.0, 4.0)
 CLIENT = Client.__new__(Client)

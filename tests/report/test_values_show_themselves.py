@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
-from benchmarks.simulated_traces import transfer_bound
 from dask_efficiency import CriticalPath, EfficiencyReport, RunTrace, compare, critical_path
 from dask_efficiency.report.compare import Comparison
 from dask_efficiency.report.files import ReportFileError
 from dask_efficiency.runs import compare_paths
 from dask_efficiency.runs.path.compare import PathComparison
 from tests.report.samples import by_hand
+from tests.simulated_traces import transfer_bound
 
 RESULTS: dict[type, Callable[[], Any]] = {
     EfficiencyReport: by_hand,

@@ -2,9 +2,9 @@
 
 from dataclasses import replace
 
-from benchmarks.simulated_traces import transfer_bound, tree
 from dask_efficiency import CriticalPath, critical_path
 from tests.report.samples import HOSTILE_NAMES
+from tests.simulated_traces import transfer_bound, tree
 
 
 def transfers() -> CriticalPath:

@@ -4,10 +4,10 @@ from dataclasses import replace
 
 import numpy as np
 
-from benchmarks.simulated_traces import MS, Graph, simulate
 from dask_efficiency import RunTrace
 from dask_efficiency.accounts.tables import MISSING
 from dask_efficiency.runs.trace.schema import Blocked, Runs
+from tests.simulated_traces import MS, Graph, simulate
 
 #: For how long.
 COLD = 700 * MS

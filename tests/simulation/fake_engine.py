@@ -4,10 +4,10 @@ from collections.abc import Generator, Sequence
 from dataclasses import replace
 from typing import Any
 
-from benchmarks import simulated_traces
 from dask_efficiency import RunTrace
 from dask_efficiency.simulation.model.ensemble import Ensemble, SeededJob, SimulationJob, Wanted
 from dask_efficiency.simulation.model.run_figures import makespan_seconds
+from tests import simulated_traces
 
 #: Leaves of the tree that is recorded, and simulated again.
 LEAVES = 64

@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from benchmarks.simulated_traces import tree
 from dask_efficiency import ClusterSpec, ideal_ladder, load_trace, place, simulate, sweep
 from dask_efficiency.runs.trace.errors import EmptyTraceError, UnknownNameError
 from dask_efficiency.runs.trace.schema import Runs
@@ -23,6 +22,7 @@ from dask_efficiency.simulation.model.ensemble import Ensemble, SeededJob
 from dask_efficiency.simulation.model.requirements import SIMULATED, UnplaceableError
 from dask_efficiency.simulation.model.run_figures import makespan_seconds
 from tests.report.samples import by_hand
+from tests.simulated_traces import tree
 from tests.simulation.fake_engine import FakeEngine, recorded
 from tests.simulation.simulation_samples import elsewhere, hostile_trace, placed, predicted, simulated_by, swept
 

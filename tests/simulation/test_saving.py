@@ -10,7 +10,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from benchmarks.diagnoses import DIAGNOSES
-from benchmarks.simulated_traces import MS, Graph, simulate
 from benchmarks.workload_runs import Ran
 from dask_efficiency import EfficiencyReport, RunTrace
 from dask_efficiency.accounts.buckets import CAUSES, UNKNOWN, Bucket
@@ -27,6 +26,7 @@ from dask_efficiency.simulation.model.ensemble import Ensemble, SeededJob, Simul
 from dask_efficiency.simulation.saving import ELSEWHERE, SECONDS, savings
 from tests.report.samples import causes, report_of, seconds, skew
 from tests.runs.replay.test_replay import NO_DELAYS
+from tests.simulated_traces import MS, Graph, simulate
 
 RECORDED = Path(__file__).parents[1] / "data" / "diagnoses"
 

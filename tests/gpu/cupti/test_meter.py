@@ -373,7 +373,7 @@ assert len(meter.flush().operations) == 101
 def test_the_process_ends_well(how: str, stub_directory: Path):
     program = f"""
 import sys, threading, time
-from benchmarks import stub_gpu as stub
+from tests.gpu import stub_gpu as stub
 stub.load({str(stub_directory)!r})
 from dask_efficiency.gpu.cupti import CuptiMeter
 meter = CuptiMeter()

@@ -11,7 +11,6 @@ from typing import Any
 
 import pytest
 
-from benchmarks.waiting_work import Marking
 from dask_efficiency.accounts.gpu import GpuUse
 from dask_efficiency.gpu.meter import TaskId, TaskWindow
 from dask_efficiency.gpu.profilers import PROFILERS
@@ -19,6 +18,7 @@ from dask_efficiency.plugin.worker import gpu_watch
 from dask_efficiency.plugin.worker.gpu_watch import GpuWatch
 from tests.gpu.conftest import stub, stub_directory
 from tests.plugin.watch import eventually
+from tests.thread_marks import Marking
 
 __all__ = ["stub", "stub_directory"]
 

@@ -4,11 +4,11 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from benchmarks.simulated_traces import SAMPLES, transfer_bound
 from dask_efficiency import critical_path
 from dask_efficiency.cli import main
 from dask_efficiency.runs import compare_paths
 from dask_efficiency.runs.sections.path import to_dict
+from tests.simulated_traces import SAMPLES, transfer_bound
 
 
 @pytest.fixture(autouse=True)

@@ -4,8 +4,6 @@ import numpy as np
 import pytest
 from hypothesis import given
 
-from benchmarks.simulated_cluster import EPOCH
-from benchmarks.simulated_traces import MS, Graph, simulate
 from dask_efficiency import CriticalPath, RunTrace, critical_path
 from dask_efficiency.accounts.tables import MISSING
 from dask_efficiency.runs.path.kinds import COMPUTE, KINDS
@@ -15,6 +13,8 @@ from dask_efficiency.runs.trace.errors import EmptyTraceError
 from dask_efficiency.runs.trace.schema import WorkerChange, WorkerEvents
 from dask_efficiency.show.finding import MAX_HEADLINE
 from tests.runs.trace.samples import NO_DELAYS, damaged_traces, traces
+from tests.simulated_cluster import EPOCH
+from tests.simulated_traces import MS, Graph, simulate
 
 
 def diamond() -> Graph:

@@ -2,9 +2,9 @@ import re
 
 import pytest
 
-from benchmarks.simulated_traces import MS, SAMPLES, Graph, simulate
 from dask_efficiency import critical_path
 from dask_efficiency.runs import compare_paths
+from tests.simulated_traces import MS, SAMPLES, Graph, simulate
 
 
 def test_moves_off_the_path_and_onto_it_are_named() -> None:

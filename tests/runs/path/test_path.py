@@ -4,13 +4,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from benchmarks.simulated_traces import MS, SAMPLES, Graph, simulate
 from dask_efficiency import critical_path
 from dask_efficiency.runs.path import path as paths
 from dask_efficiency.runs.path.path import NOBODY, NOT_EXPANDED
 from dask_efficiency.runs.trace.errors import EmptyTraceError, UnknownNameError
 from dask_efficiency.runs.trace.run_trace import TaskProfile
 from dask_efficiency.runs.trace.schema import Runs
+from tests.simulated_traces import MS, SAMPLES, Graph, simulate
 
 
 @pytest.mark.parametrize("name", SAMPLES)

@@ -5,8 +5,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from benchmarks.simulated_cluster import EPOCH
-from benchmarks.simulated_traces import MS, SAMPLES, Graph, simulate
 from dask_efficiency import CriticalPath, RunTrace, critical_path
 from dask_efficiency.accounts.tables import MISSING
 from dask_efficiency.runs.path.kinds import KINDS, Kind, Segments
@@ -14,6 +12,8 @@ from dask_efficiency.runs.path.relabel import loop_causes, relabel, without_work
 from dask_efficiency.runs.trace.schema import BLOCKED_BY, Blocked, Runs, WorkerChange, WorkerEvents
 from tests.runs.path.test_walk import tiles
 from tests.runs.trace.samples import traces
+from tests.simulated_cluster import EPOCH
+from tests.simulated_traces import MS, SAMPLES, Graph, simulate
 
 SCHEDULER, SENDER = MISSING, 3
 Blocks = list[tuple[int, int, int, str]]

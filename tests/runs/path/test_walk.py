@@ -5,14 +5,14 @@ import numpy as np
 import pytest
 from hypothesis import given
 
-from benchmarks.simulated_cluster import EPOCH
-from benchmarks.simulated_traces import MS, SAMPLES, Graph, simulate
 from dask_efficiency import CriticalPath, RunTrace, critical_path
 from dask_efficiency.accounts.tables import MISSING
 from dask_efficiency.runs.path.kinds import KINDS, Kind
 from dask_efficiency.runs.trace.errors import EmptyTraceError
 from dask_efficiency.runs.trace.schema import RunOutcome, Shuffled, Transfers, Transitions, WorkerChange
 from tests.runs.trace.samples import damaged_traces, traces
+from tests.simulated_cluster import EPOCH
+from tests.simulated_traces import MS, SAMPLES, Graph, simulate
 
 
 def tiles(path: CriticalPath) -> bool:

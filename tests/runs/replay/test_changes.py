@@ -2,9 +2,9 @@ import math
 
 import pytest
 
-from benchmarks.simulated_traces import SAMPLES
 from dask_efficiency import critical_path
 from dask_efficiency.runs.replay.changes import REPLAYS, RUNS, Changes, replays, speedups
+from tests.simulated_traces import SAMPLES
 
 
 def makespan(changed: Changes) -> float:

@@ -3,9 +3,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from benchmarks.simulated_traces import MS, Graph, simulate, wide
 from dask_efficiency import RunTrace
 from dask_efficiency.runs.replay.durations import repaired, task_times
+from tests.simulated_traces import MS, Graph, simulate, wide
 
 
 def equal_tasks(**settings: object) -> RunTrace:

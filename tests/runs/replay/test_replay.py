@@ -5,7 +5,6 @@ import numpy as np
 import pytest
 from hypothesis import given
 
-from benchmarks.simulated_traces import MS, SAMPLES, Graph, simulate
 from dask_efficiency import RunTrace, critical_path
 from dask_efficiency.accounts.tables import MISSING
 from dask_efficiency.runs.replay.changes import changes
@@ -13,6 +12,7 @@ from dask_efficiency.runs.replay.replay import replay
 from dask_efficiency.runs.trace.errors import EmptyTraceError, UnknownNameError
 from dask_efficiency.runs.trace.schema import RUN_INSTANTS, Runs
 from tests.runs.trace.samples import NO_DELAYS, damaged_traces, traces
+from tests.simulated_traces import MS, SAMPLES, Graph, simulate
 
 
 def seconds(trace: RunTrace) -> float:

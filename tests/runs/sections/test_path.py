@@ -4,7 +4,6 @@ from dataclasses import replace
 
 import pytest
 
-from benchmarks.simulated_traces import SAMPLES, tree
 from dask_efficiency import critical_path
 from dask_efficiency.runs import compare_paths
 from dask_efficiency.runs.sections.path import (
@@ -23,6 +22,7 @@ from dask_efficiency.runs.sections.path import (
 )
 from dask_efficiency.show.terminal import plain
 from tests.runs.path_samples import hostile, transfers
+from tests.simulated_traces import SAMPLES, tree
 
 
 @pytest.mark.parametrize("name", SAMPLES)

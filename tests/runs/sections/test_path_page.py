@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 from markupsafe import escape
 
-from benchmarks.simulated_traces import tiny, tree
 from dask_efficiency import CriticalPath, EfficiencyReport, critical_path
 from dask_efficiency.report.sections import report as report_sections
 from dask_efficiency.runs.path.kinds import KINDS, Kind, Segments
@@ -20,6 +19,7 @@ from dask_efficiency.show.html.render import fragment, page
 from tests.report.samples import by_hand
 from tests.report.test_in_a_browser import Page
 from tests.runs.path_samples import hostile, transfers
+from tests.simulated_traces import tiny, tree
 
 
 def render_html(path: CriticalPath) -> str:

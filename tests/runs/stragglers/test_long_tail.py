@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
-from benchmarks.simulated_traces import MS, Graph, simulate
 from dask_efficiency import RunTrace
 from dask_efficiency.cli import main
 from dask_efficiency.runs.stragglers.long_tail import long_tail
 from dask_efficiency.runs.stragglers.offline import find_stragglers
+from tests.simulated_traces import MS, Graph, simulate
 
 GIANT = 13
 

@@ -9,7 +9,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from benchmarks.simulated_traces import MS, Graph, simulate, transfer_bound
 from dask_efficiency import RunTrace
 from dask_efficiency.accounts.slow_worker import Cause, SlowWorker
 from dask_efficiency.runs.replay.changes import Changes
@@ -18,6 +17,7 @@ from dask_efficiency.runs.stragglers import offline
 from dask_efficiency.runs.stragglers.offline import cause_of, find_stragglers, judge, seconds_lost, usual
 from dask_efficiency.runs.trace.schema import Series
 from tests.runs.stragglers.tables_of_tasks import slowed, tasks
+from tests.simulated_traces import MS, Graph, simulate, transfer_bound
 
 
 def on_hosts(frame: pd.DataFrame) -> pd.DataFrame:

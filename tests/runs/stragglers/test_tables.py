@@ -10,7 +10,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from benchmarks.simulated_traces import SAMPLES
 from dask_efficiency import RunTrace
 from dask_efficiency.runs.stragglers.offline import find_stragglers, judge_run
 from dask_efficiency.runs.stragglers.tables import ObservedRun, TableError, run_of_table, run_of_trace
@@ -19,6 +18,7 @@ from dask_efficiency.straggler.disk import AGAINST_USUAL
 from dask_efficiency.straggler.signals import MIN_TRANSFER_BYTES
 from tests.runs.stragglers.tables_of_tasks import slowed, tasks
 from tests.runs.trace.samples import damaged_traces
+from tests.simulated_traces import SAMPLES
 
 
 def signals(run: ObservedRun) -> set[str]:

@@ -6,12 +6,12 @@ from typing import Any
 import numpy as np
 from hypothesis import strategies as st
 
-from benchmarks.simulated_cluster import SECOND
-from benchmarks.simulated_traces import MS, SAMPLES, US, random_graph, simulate
 from dask_efficiency import RunTrace
 from dask_efficiency.accounts.tables import MISSING
 from dask_efficiency.runs.trace.files import check_positions
 from dask_efficiency.runs.trace.run_trace import POINTS_INTO
+from tests.simulated_cluster import SECOND
+from tests.simulated_traces import MS, SAMPLES, US, random_graph, simulate
 
 #: A cluster whose only delays are those of the tasks.
 NO_DELAYS = {"latency": 0, "scheduler_message": 0, "scheduler_task": 0, "handoff": 0, "loop": 0}

@@ -7,13 +7,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from benchmarks.simulated_traces import MS, SAMPLES, seceded, spilling, transfer_bound, tree, wide
 from dask_efficiency import RunTrace, critical_path
 from dask_efficiency.accounts.tables import MISSING
 from dask_efficiency.runs.trace.chrome import PathSlice, save_chrome
 from dask_efficiency.runs.trace.errors import EmptyTraceError
 from dask_efficiency.runs.trace.schema import BLOCKED_BY, Blocked, RunOutcome, Series, Shuffled, WorkerEvents
 from tests.runs.trace.perfetto import FAULTS, query, query_each
+from tests.simulated_traces import MS, SAMPLES, seceded, spilling, transfer_bound, tree, wide
 
 COUNTS = ("select count(*) from slice", "select count(*) from flow", "select count(*) from counter", FAULTS)
 

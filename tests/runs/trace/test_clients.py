@@ -3,7 +3,6 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from benchmarks.simulated_traces import MS, Graph, simulate
 from dask_efficiency import RunTrace, critical_path
 from dask_efficiency.accounts.tables import MISSING, Texts
 from dask_efficiency.runs.trace.clients import ClientLog, Nested, heard_by_clients
@@ -19,6 +18,7 @@ from dask_efficiency.runs.trace.schema import (
     Transitions,
 )
 from tests.runs.trace.samples import NO_DELAYS
+from tests.simulated_traces import MS, Graph, simulate
 
 OPTIMIZE, UPLOAD, GATHER = range(len(PHASES))
 

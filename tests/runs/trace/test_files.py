@@ -13,7 +13,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from benchmarks.simulated_traces import SAMPLES, lost_worker, random_graph, simulate, tree
 from dask_efficiency import RunTrace, load_trace
 from dask_efficiency.accounts.tables import MISSING, Column, Texts
 from dask_efficiency.runs.trace import archive as archives
@@ -23,6 +22,7 @@ from dask_efficiency.runs.trace.schema import Blocked, Releases, Series, Shuffle
 from dask_efficiency.show import progress
 from tests.runs.trace.archives import Change, archive, forged, set_to
 from tests.runs.trace.equal import assert_same
+from tests.simulated_traces import SAMPLES, lost_worker, random_graph, simulate, tree
 
 
 def everything() -> RunTrace:

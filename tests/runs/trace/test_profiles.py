@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from benchmarks.simulated_traces import tree
 from dask_efficiency import RunTrace, load_trace
 from dask_efficiency.accounts.checks import RefusedPayload
 from dask_efficiency.accounts.tables import MISSING
@@ -21,6 +20,7 @@ from tests.runs.trace.archives import forged, set_to
 from tests.runs.trace.equal import assert_same
 from tests.runs.trace.scenes import EPOCH, Scene
 from tests.runs.trace.test_files import everything
+from tests.simulated_traces import tree
 
 PROFILE = TaskProfile(run=7, thread=123, start=10, stop=20, started=1_000_010, content=b"\x1f\x8b...")
 

@@ -4,12 +4,12 @@ import numpy as np
 import pytest
 from hypothesis import given
 
-from benchmarks.simulated_traces import SAMPLES
 from dask_efficiency import RunTrace
 from dask_efficiency.accounts.tables import MISSING
 from dask_efficiency.runs.trace.run_causes import RunCauses
 from dask_efficiency.runs.trace.schema import RunOutcome, Transitions
 from tests.runs.trace.samples import damaged_traces, traces
+from tests.simulated_traces import SAMPLES
 
 
 @given(traces())

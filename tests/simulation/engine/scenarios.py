@@ -12,7 +12,6 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.simulated_traces import MS, Graph, simulate
 from dask_efficiency import RunTrace
 from dask_efficiency.accounts.tables import Texts
 from dask_efficiency.runs.trace.schema import STATES, RunOutcome, Tasks, WorkerChange, WorkerEvents
@@ -22,6 +21,7 @@ from dask_efficiency.simulation.model.calibration import calibrate
 from dask_efficiency.simulation.model.cluster import ClusterSpec
 from dask_efficiency.simulation.model.disk import Disk
 from dask_efficiency.simulation.model.ensemble import SimulationJob
+from tests.simulated_traces import MS, Graph, simulate
 
 MB = 1_000_000
 #: 10 MB take 100 ms to disk and 50 ms back.

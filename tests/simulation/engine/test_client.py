@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 
-from benchmarks.simulated_traces import MS, tree, two_computations
 from dask_efficiency import critical_path
 from dask_efficiency.runs.trace.run_trace import RunTrace
 from dask_efficiency.runs.trace.schema import PHASES, Graphs, Phases, Runs
 from dask_efficiency.simulation.engine.client import NoWorkerError, put_data, with_phases
 from tests.runs.trace.samples import traces
+from tests.simulated_traces import MS, tree, two_computations
 
 
 def cluster(data: list[int]) -> Any:

@@ -4,7 +4,6 @@ from unittest.mock import Mock
 import numpy as np
 import pytest
 
-from benchmarks.simulated_traces import MS, Graph, simulate
 from dask_efficiency import ClusterSpec
 from dask_efficiency.accounts.tables import MISSING
 from dask_efficiency.simulation.engine.costs import SMALL_MESSAGE, Costs, TaskCosts
@@ -13,6 +12,7 @@ from dask_efficiency.simulation.model.calibration import calibrate
 from dask_efficiency.simulation.model.ensemble import SimulationJob
 from dask_efficiency.simulation.model.overheads import AROUND, Overheads
 from dask_efficiency.simulation.model.transfer_costs import TransferCosts
+from tests.simulated_traces import MS, Graph, simulate
 
 OVERHEADS = Overheads(
     prepare=(np.array([1, 2, 3]), np.array([9])),

@@ -6,12 +6,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from benchmarks import simulated_traces
 from dask_efficiency import RunTrace, critical_path, load_trace
 from dask_efficiency.simulation.engine.launch import SimulationError, simulate_jobs
 from dask_efficiency.simulation.model.cluster import ClusterSpec
 from dask_efficiency.simulation.model.ensemble import SeededJob, SimulationJob
 from dask_efficiency.simulation.model.result import own_job
+from tests import simulated_traces
 from tests.runs.trace.equal import assert_same
 from tests.simulation.cold_trace import COLD, cold_trace
 

@@ -2,11 +2,11 @@ from dataclasses import replace
 
 import pytest
 
-from benchmarks.simulated_traces import MS, Graph, simulate
 from dask_efficiency import RunTrace
 from dask_efficiency.runs.trace.schema import WorkerChange, WorkerEvents
 from dask_efficiency.simulation.engine.membership import membership_note, planned_workers
 from dask_efficiency.simulation.model.cluster import ClusterSpec
+from tests.simulated_traces import MS, Graph, simulate
 
 JOINED, LEFT, RETIRING = WorkerChange.JOINED, WorkerChange.LEFT, WorkerChange.RETIRING
 

@@ -2,11 +2,11 @@ from dataclasses import replace
 
 import numpy as np
 
-from benchmarks.simulated_traces import MS, Graph, simulate
 from dask_efficiency import RunTrace
 from dask_efficiency.accounts.tables import Texts
 from dask_efficiency.runs.trace.schema import Shuffled
 from dask_efficiency.simulation.engine.shuffles import shuffles
+from tests.simulated_traces import MS, Graph, simulate
 
 
 def shuffle() -> RunTrace:

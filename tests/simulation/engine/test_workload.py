@@ -5,8 +5,8 @@ from dask.utils import key_split
 from hypothesis import given
 from hypothesis import strategies as st
 
-from benchmarks import simulated_traces
 from dask_efficiency.simulation.engine.workload import Workload, parse_key
+from tests import simulated_traces
 
 parts = st.one_of(st.text(max_size=8), st.integers(), st.tuples(st.text(max_size=3), st.integers()))
 

@@ -5,7 +5,6 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.simulated_traces import MS, Graph, repeated, simulate
 from dask_efficiency import ClusterSpec, RunTrace, load_trace
 from dask_efficiency.simulation.model.advice import (
     AS_IT_WAS,
@@ -19,6 +18,7 @@ from dask_efficiency.simulation.model.advice import (
     own_setting,
     search,
 )
+from tests.simulated_traces import MS, Graph, repeated, simulate
 
 SPILLING = Path(__file__).parents[2] / "data" / "diagnoses" / "spilling.trace"
 MIB, GIB = 2**20, 2**30

@@ -5,7 +5,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from benchmarks.simulated_traces import MS, Graph, random_graph, simulate, tree, wide
 from dask_efficiency import ClusterSpec, RunTrace
 from dask_efficiency.accounts.tables import MISSING
 from dask_efficiency.runs.trace.files import check_positions
@@ -13,6 +12,7 @@ from dask_efficiency.simulation.engine.launch import simulate_jobs
 from dask_efficiency.simulation.model.calibration import calibrate
 from dask_efficiency.simulation.model.coarser import coarser
 from dask_efficiency.simulation.model.ensemble import SeededJob, SimulationJob, Wanted
+from tests.simulated_traces import MS, Graph, random_graph, simulate, tree, wide
 
 
 def pairs(count: int = 8) -> RunTrace:

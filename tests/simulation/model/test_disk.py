@@ -3,11 +3,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from benchmarks.simulated_traces import MS, Graph, simulate
 from dask_efficiency import RunTrace
 from dask_efficiency.accounts.tables import MISSING
 from dask_efficiency.runs.trace.schema import BLOCKED_BY, Blocked, Runs, Series
 from dask_efficiency.simulation.model.disk import BANDWIDTH, LATENCY, Disk, read_disk, read_unmanaged, spill_moves
+from tests.simulated_traces import MS, Graph, simulate
 
 MB = 1_000_000
 

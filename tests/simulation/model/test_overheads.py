@@ -5,12 +5,12 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 
-from benchmarks.simulated_traces import MS, US, tree
 from dask_efficiency.accounts.tables import MISSING
 from dask_efficiency.runs.trace.run_trace import RunTrace
 from dask_efficiency.runs.trace.schema import BLOCKED_BY, Blocked, Graphs, RunOutcome, Runs, Stimuli, Tasks, Transitions
 from dask_efficiency.simulation.model.overheads import MIN_NS, cold_starts, overheads
 from tests.runs.trace.samples import damaged_traces
+from tests.simulated_traces import MS, US, tree
 from tests.simulation.cold_trace import COLD, cold_trace
 
 

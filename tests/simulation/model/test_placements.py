@@ -4,13 +4,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from benchmarks.simulated_traces import transfer_bound
 from dask_efficiency.simulation.model.cluster import ClusterSpec
 from dask_efficiency.simulation.model.ensemble import Ensemble, SimulationJob
 from dask_efficiency.simulation.model.placements import Placement, Placements, moved_between_hosts, ranked
 from dask_efficiency.simulation.model.result import Prediction, SelfReplay
 from dask_efficiency.simulation.model.run_figures import RunFigures
 from dask_efficiency.simulation.model.topology import Cable, Host, Topology
+from tests.simulated_traces import transfer_bound
 
 TRACE = transfer_bound()
 

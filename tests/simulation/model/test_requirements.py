@@ -5,7 +5,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from benchmarks.simulated_traces import MS, Graph, simulate
 from dask_efficiency import RunTrace
 from dask_efficiency.runs.replay.replay import replay
 from dask_efficiency.runs.trace.schema import Runs, Tasks
@@ -19,6 +18,7 @@ from dask_efficiency.simulation.model.requirements import (
     data_before,
     left_out,
 )
+from tests.simulated_traces import MS, Graph, simulate
 from tests.simulation.engine.test_shuffles import shuffle
 from tests.simulation.fake_engine import recorded
 

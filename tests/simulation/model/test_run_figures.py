@@ -3,7 +3,6 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from benchmarks.simulated_traces import SAMPLES, seceded, tree
 from dask_efficiency import critical_path
 from dask_efficiency.runs.trace.schema import WorkerChange, WorkerEvents
 from dask_efficiency.simulation.model.run_figures import (
@@ -14,6 +13,7 @@ from dask_efficiency.simulation.model.run_figures import (
     makespan_seconds,
     run_noise,
 )
+from tests.simulated_traces import SAMPLES, seceded, tree
 
 
 @pytest.mark.parametrize("name", SAMPLES)

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 
-from benchmarks.simulated_traces import MS, Graph, simulate
 from dask_efficiency import RunTrace
 from dask_efficiency.accounts.tables import MISSING
 from dask_efficiency.runs.trace.errors import UnknownNameError
@@ -29,6 +28,7 @@ from dask_efficiency.simulation.model.thread_waits import (
 )
 from tests.runs.replay.test_replay import NO_DELAYS
 from tests.runs.trace.samples import damaged_traces
+from tests.simulated_traces import MS, Graph, simulate
 from tests.simulation.fake_engine import FakeEngine
 from tests.simulation.fake_engine import recorded as figures_of
 

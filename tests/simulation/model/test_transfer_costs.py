@@ -6,13 +6,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from benchmarks.simulated_traces import MS, tree
 from dask_efficiency.runs.trace.files import load_trace
 from dask_efficiency.runs.trace.run_trace import RunTrace, WorkerSpec
 from dask_efficiency.runs.trace.schema import Transfers
 from dask_efficiency.simulation.model.topology import ConstantNetwork, Host, Topology
 from dask_efficiency.simulation.model.transfer_costs import arrivals_on, has_hosts, transfer_costs
 from tests.runs.trace.samples import damaged_traces
+from tests.simulated_traces import MS, tree
 from tests.simulation.model.test_cluster import RECORDED
 from tests.simulation.topologies import MBIT, star
 

@@ -11,7 +11,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from benchmarks.simulated_traces import MS, SAMPLES
 from dask_efficiency import CriticalPath, RunTrace, critical_path, load_report
 from dask_efficiency.report.sections.groups import operators as shown
 from dask_efficiency.runs.path.kinds import CODES, COMPUTE, KINDS, Kind
@@ -20,6 +19,7 @@ from dask_efficiency.torch_traces.path import join
 from dask_efficiency.torch_traces.path import join as module
 from dask_efficiency.torch_traces.path.join import operators, read_profile, with_gpu_times
 from tests.report.samples import by_hand
+from tests.simulated_traces import MS, SAMPLES
 from tests.torch_traces.path.programs import Event, call, on_cpu, work, written
 
 US = 1_000

@@ -1,6 +1,6 @@
 /* A libcupti with no GPU behind it: it has the functions that the meter calls, writes activity records as CUDA 13.0's library
    does, and calls its client's callbacks under a lock, from threads of the client's and from one of its own.
-   Tests say what "kernels" there are through the stub_ functions; see benchmarks/stub_gpu.py. */
+   Tests say what "kernels" there are through the stub_ functions; see tests/gpu/stub_gpu.py. */
 #define _GNU_SOURCE
 #include <pthread.h>
 #include <stdint.h>

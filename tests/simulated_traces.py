@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.simulated_cluster import MS, US, Graph, simulate
 from dask_efficiency import RunTrace
 from dask_efficiency.accounts.tables import MISSING, Texts
 from dask_efficiency.runs.trace.schema import (
@@ -18,6 +17,7 @@ from dask_efficiency.runs.trace.schema import (
     Transfers,
     Transitions,
 )
+from tests.simulated_cluster import MS, US, Graph, simulate
 
 # Graphs
 
