@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import Any
@@ -18,7 +17,7 @@ from dask_efficiency.accounts.gpu import GpuUse
 from dask_efficiency.accounts.wire.snapshots import OWN_WORK
 from dask_efficiency.accounts.worker.balance import Balance, Used, WindowBalance
 from dask_efficiency.accounts.worker.ledger import Ledger
-from dask_efficiency.accounts.worker.log import MAX_PREFIX_LENGTH, Entry, Moved, Run, Taken, TaskSet
+from dask_efficiency.accounts.worker.log import MAX_PREFIX_LENGTH, Entry, Run
 from dask_efficiency.accounts.worker.results import WorkerResults
 from dask_efficiency.accounts.worker.slots import Slots
 from dask_efficiency.gpu.meter import TaskId
@@ -33,6 +32,7 @@ from dask_efficiency.plugin.worker.pending import MIN_RATED_NS, MIN_WAITED_NS, P
 from dask_efficiency.plugin.worker.spill_watch import SpillWatch, spill_noter
 from tests.plugin.watch import eventually
 from tests.plugin.worker.test_pending import Threads as ClaimedThreads
+from tests.runs.recording.worker.recorded import Recorded
 
 
 class Plugin:
@@ -173,39 +173,6 @@ class Threads(ClaimedThreads):
         return 0
 
 
-class Recorder:
-    """Reads the log for a trace, and adds up how long tasks held their slots."""
-
-    spills = False
-
-    def __init__(self) -> None:
-        self.taken_at: dict[str, int] = {}
-        self.held = 0
-        self.left: list[str] = []
-
-    def read(self, entries: Iterable[Entry], *, whole: bool) -> None:
-        for entry in entries:
-            if isinstance(entry, Taken):
-                assert entry.begun is not None
-                assert self.taken_at.setdefault(entry.key, entry.at) == entry.at
-            elif isinstance(entry, Moved):
-                self.move(entry)
-
-    def move(self, entry: Moved) -> None:
-        key = entry.key
-        assert entry.done is not None
-        if key in self.left:
-            if entry.place is not TaskSet.LONG_RUNNING:
-                self.left.remove(key)
-        elif key in self.taken_at and entry.place is not TaskSet.EXECUTING:  # else its result could not be stored
-            self.held += entry.at - self.taken_at.pop(key)
-            if entry.place is TaskSet.LONG_RUNNING:
-                self.left.append(key)
-
-    def all_held(self, now: int) -> int:
-        return self.held + sum(now - at for at in self.taken_at.values())
-
-
 class Accounts:
     """Accounts of a worker; with ``at_once`` the log is read after each entry."""
 
@@ -236,7 +203,7 @@ class Accounts:
             failed=self.failures.append,
             at=world.now,
         )
-        self.recorder = Recorder()
+        self.recorder = Recorded()
         self.hooks._recorder = self.recorder  # no clock runs yet
 
     def transition(self, key: str, start: str, finish: str) -> None:

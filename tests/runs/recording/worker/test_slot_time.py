@@ -1,10 +1,8 @@
-"""Slot time agrees between a worker's ledger and its recorder: of hooks that are called by hand, and of a real log."""
+"""Slot time agrees between a worker's ledger and its recorder of a real log; test_hooks has it of made-up ones."""
 
 import json
 from itertools import pairwise
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any
 
 import pytest
 from hypothesis import given
@@ -16,66 +14,14 @@ from dask_efficiency.accounts.worker.ledger import Ledger
 from dask_efficiency.accounts.worker.log import from_plain, to_plain
 from dask_efficiency.accounts.worker.slots import Slots
 from dask_efficiency.runs.recording.worker import recorder
-from dask_efficiency.runs.recording.worker.recorder import WorkerRecorder
-from dask_efficiency.runs.trace.batch import RUN, decode
-from tests.plugin.worker import test_hooks as hooks
-
-
-class Recorded(WorkerRecorder):
-    """A worker's recorder, in place of the one by which the tests of the hooks add up how long slots were held."""
-
-    def __init__(self) -> None:
-        self.sent: list[Any] = []
-        state = SimpleNamespace(tasks={}, executing=set())
-        worker: Any = SimpleNamespace(state=state, digests_total={}, address="tcp://worker", log_event=self.log_event)
-        super().__init__(worker, "recording")
-        self.held = 0
-
-    def log_event(self, topic: str, message: Any) -> None:
-        self.sent.append(message)
-
-    def rows(self, **flush: bool) -> list[dict[str, int]]:
-        """All rows since the last call."""
-        self.flush(**flush)
-        assert self.failure is None
-        rows = [dict(zip(RUN, row, strict=True)) for sent in self.sent for row in decode(sent).runs.tolist()]
-        self.sent.clear()
-        return rows
-
-    def all_held(self, now: int) -> int:
-        going_on = 0
-        for row in self.rows(running=True):
-            left = next((row[name] for name in ("seceded", "ended") if row[name] != MISSING), now)
-            if row["ended"] != MISSING:
-                self.held += left - row["executing"]
-            elif row["executing"] != MISSING:
-                going_on += left - row["executing"]
-        return self.held + going_on
-
-
-@pytest.fixture(scope="module", autouse=True)
-def clock() -> Any:
-    """The recorder's clock; no shuffle is watched."""
-    now = SimpleNamespace(at=0)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(hooks, "Recorder", Recorded)
-        patch.setattr(recorder, "watch_shuffles", lambda *_: None)
-        patch.setattr(recorder, "monotonic_ns", lambda: now.at)
-        yield now
-
-
-@given(st.integers(1, 3), hooks.steps)
-def test_the_slot_time_of_a_trace_is_the_held_time_of_the_ledger_to_the_nanosecond(nthreads, moves):
-    hooks.play(nthreads, moves)
-
+from tests.runs.recording.worker.recorded import Recorded
 
 SCENE = json.loads((Path(__file__).parents[3] / "data" / "scenes" / "one_worker.json").read_text())
 LOG = from_plain(SCENE["log"])
 
 
 @given(cuts=st.lists(st.integers(0, len(LOG)), max_size=20))
-def test_wherever_the_log_of_a_real_worker_is_cut_the_accounts_and_the_trace_are_those_of_then(clock, cuts):
-    clock.at = SCENE["ends"]
+def test_wherever_the_log_of_a_real_worker_is_cut_the_accounts_and_the_trace_are_those_of_then(cuts):
     ledger = Ledger(SCENE["nthreads"], at=SCENE["begins"])
     slots, recorded = Slots(ledger), Recorded()
     for start, stop in pairwise([0, *sorted(cuts), len(LOG)]):
@@ -84,7 +30,9 @@ def test_wherever_the_log_of_a_real_worker_is_cut_the_accounts_and_the_trace_are
     for reservation, outcome, moved, _ in slots.take(all_of_them=True):
         wall = 0 if moved.run is None else moved.run[1] - moved.run[0]
         ledger.finalize(reservation, outcome, wall=wall)
-    balance, rows = ledger.balance(at=SCENE["ends"]), recorded.rows(closing=True)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(recorder, "monotonic_ns", lambda: SCENE["ends"])
+        balance, rows = ledger.balance(at=SCENE["ends"]), recorded.rows(closing=True)
     assert balance.tasks == SCENE["tasks"]
     assert len(rows) == sum(balance.tasks.values())
     held = [(row["ended"] if row["seceded"] == MISSING else row["seceded"]) - row["executing"] for row in rows]
