@@ -41,8 +41,8 @@ FILE = ROOT / "benchmarks" / "claims.json"
 TABLE = ROOT / "benchmarks" / "README.md"
 BEGIN, END = "<!-- claims -->", "<!-- end of claims -->"
 
-#: A number of a page, and whose it is: "CLAIM: FIGURE", or one of its spread: "CLAIM: FIGURE, least".
-QUOTE = re.compile(r"(?P<text>[-+]?\d[\d,.]*)<!-- (?P<claim>\w+): (?P<figure>[^>]+?)(?P<end>, least|, most)? -->")
+#: A number of a page, and whose it is: "CLAIM: FIGURE", or with ", least", ", most" or ", of" what is beside it.
+QUOTE = re.compile(r"(?P<text>[-+]?\d[\d,.]*)<!-- (?P<claim>\w+): (?P<figure>[^>]+?)(?P<end>, (?:least|most|of))? -->")
 #: A variable of the environment in a command; OUT is a folder that is removed afterwards.
 VARIABLE = re.compile(r"\$(\w+)")
 #: Cores that others may use while a claim begins, and seconds that it waits for that.
@@ -281,7 +281,10 @@ def quoted(text: str, claims: Claims) -> str:
         if found["figure"] not in by_name:
             raise UnknownFigureError(f"{found['claim']}: {found['figure']}")
         figure, end = by_name[found["figure"]], found["end"]
-        value = figure["spread"][end == ", most"] if end else figure["value"]
+        low, high = figure.get("spread", (None, None))
+        value = {None: figure["value"], ", least": low, ", most": high, ", of": figure.get("of")}[end]
+        if value is None:
+            raise UnknownFigureError(f"{found['claim']}: {found['figure']}{end}")
         return f"{number(value)}{found[0].removeprefix(found['text'])}"
 
     return QUOTE.sub(replaced, text)

@@ -13,7 +13,8 @@ MARK = '{"figure": '
 
 def rounded(number: float) -> float:
     """Two digits of a measured number, and a count as it is."""
-    return int(number) if float(number).is_integer() else float(f"{number:.2g}")
+    found = number if float(number).is_integer() else float(f"{number:.2g}")
+    return int(found) if float(found).is_integer() else found
 
 
 def figure(

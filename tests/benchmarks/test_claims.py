@@ -143,9 +143,10 @@ def test_the_table_says_what_was_missed_and_what_failed():
 def test_a_quote_is_brought_up_to_date():
     text = "takes {}<!-- path: a million --> s ({}<!-- path: a million, least --> to {}<!-- path: a million, most -->)."
     assert claims.quoted(text.format("2.5", "1", "2"), made()) == text.format("1.7", "1.6", "1,900")
+    assert claims.quoted("of 1<!-- path: a million, of -->", made(of=36)) == "of 36<!-- path: a million, of -->"
 
 
-@pytest.mark.parametrize("name", ["path: a billion", "paths: a million"])
+@pytest.mark.parametrize("name", ["path: a billion", "paths: a million", "path: a million, of"])
 def test_a_quote_of_a_figure_that_is_not_there_is_refused(name):
     with pytest.raises(UnknownFigureError, match=name):
         claims.quoted(f"takes 2.5<!-- {name} --> s", made())
