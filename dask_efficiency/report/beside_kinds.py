@@ -75,6 +75,7 @@ client: No work on the cluster
     built-of-much: Pass large lists as arrays, or by delayed(traverse=False): the client goes through them by item.
     long-built: Build fewer tasks, by collections' own operations instead of a loop, and compute all of them together.
     graph-built: Build fewer tasks: bigger partitions, and collections' own operations instead of a loop.
+    lets-go: Submit fewer and larger tasks: the client tells the scheduler of each future that it lets go of.
     optimizes: Build graphs of fewer operations, and compute several results by one dask.compute().
     uploads: Keep large objects out of graphs: load them in tasks, or send them ahead by client.scatter.
     calls: Ask Dask for more at a time: each call waits until the client's event loop has answered.

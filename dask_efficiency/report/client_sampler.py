@@ -64,7 +64,7 @@ _MOST = 0.5
 
 COMPUTE, LOCK, AWAIT, OWN = "compute", "lock", "await", "own"
 BUILD, LOCAL, OPTIMIZE, HASH, PICKLE, UNPICKLE = "build", "local", "optimize", "hash", "pickle", "unpickle"
-WAIT, RECEIVE, SEND, CALL = "wait", "receive", "send", "call"
+WAIT, RECEIVE, SEND, CALL, RELEASE = "wait", "receive", "send", "call", "release"
 
 _DASK, _DISTRIBUTED = (fitting(folder_of(module)) for module in (dask, distributed))
 #: Files of this package that pass calls on; its demo is a script like any other.
@@ -77,6 +77,7 @@ _FUNCTIONS = tuple(
         (HASH, r"_?tokenize\w*|_?normalize_\w+|__dask_tokenize__|hash_buffer\w*"),
         (UNPICKLE, r"loads|deserialize\w*|from_frames|merge_and_deserialize"),
         (PICKLE, r"dumps|serialize\w*|to_frames"),
+        (RELEASE, r"Future\.__del__"),
     )
 )
 #: Functions that run tasks in threads or processes of the client itself.

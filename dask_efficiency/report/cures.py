@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
+from dask_efficiency.report.bounds import bounded_saving
 from dask_efficiency.report.conditions import NOTHING_KNOWN, Conditions
 from dask_efficiency.report.culprits import senders
 from dask_efficiency.report.kinds import holds_any
 from dask_efficiency.report.model import EfficiencyReport
 from dask_efficiency.report.recipe_text import Weighted
 from dask_efficiency.report.recipes import recipe_for
-from dask_efficiency.show.finding import Finding
+from dask_efficiency.show.finding import Basis, Finding
 
 
 def with_recipe(
@@ -21,13 +22,20 @@ def with_recipe(
     prefixes: Mapping[str, int] | None = None,
     facts: Conditions = NOTHING_KNOWN,
 ) -> Finding:
-    """Give a finding the title of the recipe that fits it, if any, and its advice unless facts speak against that."""
+    """Give a finding the title of the recipe that fits it, if any, and its advice unless facts speak against that.
+
+    What a replay of another cure saves is no promise of the recipe's: its saving is a bound.
+    """
     prefixes = prefixes or {}
     recipe = recipe_for(found.kind, stacks, prefixes=prefixes, lines=senders(report, prefixes))
     if recipe is None:
         return found
-    words = found.advice if holds_any(recipe.unless_fact, facts) else recipe.advice
-    return replace(found, title=recipe.title, advice=words, page=recipe.page)
+    if holds_any(recipe.unless_fact, facts):
+        return replace(found, title=recipe.title, page=recipe.page)
+    if found.basis is Basis.REPLAYED:
+        most = max(found.saves_seconds or 0.0, bounded_saving(report, found.kind, found.lost_seconds))
+        found = replace(found, saves_seconds=most, saves_interval=None, basis=Basis.BOUNDED)
+    return replace(found, title=recipe.title, advice=recipe.advice, page=recipe.page)
 
 
 def tasks_by_prefix(report: EfficiencyReport) -> dict[str, int]:

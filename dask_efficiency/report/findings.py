@@ -320,7 +320,8 @@ def _losses(report: EfficiencyReport, facts: Conditions, exact: Sequence[Profile
             rows = [(row.stack, row.ns) for row in report.client if row.activity == activity]
             of_all = with_recipe(report, of_all, rows, tasks_by_prefix(report)) if of_all is plain else of_all
         most = _bounded(of_all, min(lost / report.mean_threads, largest_saving(report)))
-        found.append(_with_replay(report, of_all, saved) if (saved := report.savings.get("small-tasks")) else most)
+        saved = report.savings.get("small-tasks") if of_all is plain else None
+        found.append(_with_replay(report, of_all, saved) if saved else most)
     return found
 
 
@@ -402,7 +403,8 @@ def loss_finding(
 
 def _with_replay(report: EfficiencyReport, found: Finding, saved: Saved) -> Finding:
     """Add a replayed saving, kept within limits whatever a file contains."""
-    most = largest_saving(report, found.kind)
+    # Where memory is not short, tasks compute for less long: below what is ideal with their times as they were.
+    most = report.cluster_seconds if found.kind == Bucket.SPILL else largest_saving(report, found.kind)
     seconds, low, high = (min(max(each, 0.0), most) for each in (saved.seconds, saved.low, saved.high))
     if not all(map(math.isfinite, (seconds, low, high))):
         return found

@@ -137,6 +137,7 @@ _CONDITIONS: Mapping[str, Callable[[Conditions], bool]] = {
     "graph-built": lambda facts: facts.client_activity == "build",
     "long-built": lambda facts: facts.client_activity == "build" and facts.long_tasks,
     "built-of-much": lambda facts: facts.client_activity == "build" and facts.building >= LONG_BUILDING,
+    "lets-go": lambda facts: facts.client_activity == "release",
     "hashes": lambda facts: facts.client_activity == "hash",
     "pickles": lambda facts: facts.client_activity == "pickle",
     "fetches-objects": lambda facts: facts.objects_fetched >= MANY_OBJECTS and facts.client_receives,

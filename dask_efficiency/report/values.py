@@ -88,6 +88,7 @@ DASK_ACTIVITIES = {
     "call": "waiting for answers",
     "wait": "waiting for tasks",
     "local": "running tasks by itself",
+    "release": "letting go of futures",
 }
 
 

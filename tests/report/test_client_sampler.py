@@ -63,6 +63,9 @@ IN_SYNC = SYNC, Frame("sync.<locals>.wait", f"{DISTRIBUTED}utils.py", 430), WAIT
         ((COMPUTE, OPTIMIZE, *20 * (LOWER, MAP), HASH), False, "optimize", 6),
         ((COMPUTE, GET, Frame("serialize", f"{DISTRIBUTED}protocol/serialize.py", 260)), False, "pickle", 4),
         ((COMPUTE, Frame("get_async", f"{DASK}local.py", 400), WAITS), True, "local", 4),
+        # thousands of futures that go as a function returns, also while a graph is built
+        ((Frame("Future.__del__", f"{DISTRIBUTED}client.py", 624), WAITS), False, "release", 3),
+        ((MAP, Frame("Future.__del__", f"{DISTRIBUTED}client.py", 624)), False, "release", 3),
         # a function of the user's that Dask calls to learn what it makes
         ((MAP, Frame("clean", "/home/me/load.py", 3)), False, "build", 3),
     ],

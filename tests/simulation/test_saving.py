@@ -5,6 +5,7 @@ from time import monotonic
 from typing import Any
 from unittest.mock import Mock
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -127,6 +128,50 @@ def test_tasks_that_were_sampled_and_did_not_wait_for_the_gil_do_not_hold_it() -
     for report, known in ((waiting("sleep"), {"clean": 0.0}), (waiting("gil"), {}), (not_sampled, {})):
         savings(report, engine := Engine(2.0, 1.5))
         assert [dict(job.gil) for job in engine.cured] == [known]
+
+
+def with_results(nbytes: list[int], cpu: list[float]) -> RunTrace:
+    """:func:`four_tasks` three times over, with results of so many bytes, by tasks of so much CPU time."""
+    count = len(nbytes)
+    graph = Graph(["clean"] * count, [[]] * count, [SECOND_NS] * count, nbytes, set(range(count)))
+    trace = simulate(graph, **({"workers": 1, "nthreads": 2, "saturation": 2.0} | NO_DELAYS))
+    spent = np.array([round(cpu[task] * SECOND_NS) for task in trace.runs.task.tolist()])
+    return replace(trace, runs=replace(trace.runs, cpu_ns=spent))
+
+
+ALIKE, OTHER_SIZES = [10**8] * 12, [10**8 + size for size in range(12)]
+
+
+@pytest.mark.parametrize(
+    ("nbytes", "factor"), [(ALIKE, 0.4), (OTHER_SIZES, 1.0), ([1000] * 12, None)], ids=["alike", "sizes", "small"]
+)
+def test_with_memory_tasks_of_alike_large_results_are_as_quick_as_their_quickest_quarter(
+    nbytes: list[int], factor: float | None
+) -> None:
+    engine = Engine(6.0, 4.0)
+    trace = with_results(nbytes, [0.2] * 3 + [0.8] * 6 + [0.2] * 3)
+    report = report_of(seconds(thread_cpu=6, spill=6), cluster_seconds=6.0, window_seconds=6.0, trace=trace)
+    savings(report, engine)
+    (job,) = engine.cured
+    assert job.prefixes == ({} if factor is None else {"clean": pytest.approx(factor)})
+
+
+def test_without_spilling_a_run_may_take_less_than_its_ideal_with_the_tasks_as_they_were() -> None:
+    trace = with_results(ALIKE, [0.2] * 3 + [0.8] * 6 + [0.2] * 3)
+    report = report_of(seconds(thread_cpu=10, spill=2), cluster_seconds=6.0, window_seconds=6.0, trace=trace)
+    assert report.ideal_seconds == pytest.approx(5.0)
+    found = replace(report, savings=savings(report, Engine(6.0, 3.0)))
+    # the loss of one second, and three fifths of what the tasks computed
+    assert found.savings["spill"].seconds == pytest.approx(3.0, rel=0.01)
+    assert next(one for one in found.findings if one.kind == "spill").saves_seconds == pytest.approx(3.0, rel=0.01)
+
+
+def test_more_threads_than_were_simulated_may_save_more() -> None:
+    (sleeps,) = (one for kind, one in savings(waiting("sleep"), Engine(2.0, 1.5)).items() if kind != "all")
+    (spills,) = (one for kind, one in savings(SPILLING, Engine(2.0, 1.5)).items() if kind != "all")
+    assert sleeps.seconds == spills.seconds == pytest.approx(0.5, rel=0.01)
+    assert sleeps.high == pytest.approx(1.5, rel=0.01)
+    assert spills.high < 1.4
 
 
 def test_larger_partitions_are_simulated_by_joining_as_many_tasks_as_are_advised() -> None:
