@@ -122,9 +122,11 @@ BUILT_IN = "<built-in>"
 #: Names of such functions that say no more than the cause of the wait does.
 _PLAIN = frozenset({"acquire", "__enter__", "sleep", "wait", "join"})
 
+#: The demo is a script like a user's.
+_DEMO = re.compile(r"[\\/]dask_efficiency[\\/]report[\\/]demo\.py$")
 #: Folders of the standard library, and of what runs tasks: they work and wait on behalf of whoever calls them.
 _SERVANTS = re.compile(
-    rf"^<|[\\/](?:{'|'.join(NOT_THE_USERS)}|tornado)[\\/]"
+    rf"^<|[\\/](?:{'|'.join(NOT_THE_USERS)}|tornado)[\\/](?!report[\\/]demo\.py$)"
     r"|[\\/](?:lib(?:64)?[\\/](?:python|pypy)\d[\d.]*t?|python\d+[\\/]lib|python\d+\.zip)[\\/](?!(?:site|dist)-packages[\\/])",
     re.IGNORECASE,
 )
@@ -234,12 +236,14 @@ def is_the_users(file: str) -> bool:
     """Check by its path if a file, on any machine, is the user's own code and not a library's."""
     if file.startswith("<"):
         return file[1:].startswith(_TYPED)
+    if _DEMO.search(file):
+        return True
     return bool(file) and not _LIBRARY.search(file) and not file.startswith(_roots()) and not _starts_a_command(file)
 
 
 def _starts_a_command(file: str) -> bool:
     """Check for a console script, which an installer wrote and which calls a library's ``main()``."""
-    folder, name = os.path.split(file)
+    folder, name = os.path.split(os.path.abspath(file))
     return folder == fitting(sysconfig.get_path("scripts")) and "." not in name
 
 

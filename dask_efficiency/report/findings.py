@@ -78,8 +78,7 @@ from dask_efficiency.straggler.wording import as_finding
 
 #: Share of the first finding's saving from which others are shown with it. By judgement.
 WORTH_SHOWING = 0.25
-#: Weights in the ranking: a bound is seldom reached; findings that name a worker, results or files explain causes, and
-#: come first. By judgement: benchmarks/diagnoses.py checks which findings lead.
+#: Weights in the ranking: bounds are seldom reached, NAMED explain causes. By judgement; see benchmarks/diagnoses.py.
 BOUND_COUNTS, NAMED_COUNTS = 0.5, 2.0
 NAMED = frozenset({"slow-worker", "slow-host", "repeats", "reads-again", WHOLE_INPUTS, *EXPLAINS})
 #: Loss while one task puts a result together, which is part of its way to the client.
@@ -315,13 +314,13 @@ def _losses(report: EfficiencyReport, facts: Conditions, exact: Sequence[Profile
         evidence = {"task_seconds": facts.task_seconds, KNOWN: lost / report.mean_threads}
         evidence |= {"times_as_large": float(facts.sizes.times)} if facts.sizes.times > 1 else {}
         of_all = _beside("small-tasks", facts, where=sender_of_most(report), lost_seconds=lost, evidence=evidence)
-        plain = of_all
+        bounded = _bounded(of_all, min(lost / report.mean_threads, largest_saving(report)))
+        saved = report.savings.get("small-tasks")
+        plain = of_all = _with_replay(report, of_all, saved) if saved else bounded
         for activity in ("build", "send") if facts.scattered_in_turn else ("build",):
             rows = [(row.stack, row.ns) for row in report.client if row.activity == activity]
             of_all = with_recipe(report, of_all, rows, tasks_by_prefix(report)) if of_all is plain else of_all
-        most = _bounded(of_all, min(lost / report.mean_threads, largest_saving(report)))
-        saved = report.savings.get("small-tasks") if of_all is plain else None
-        found.append(_with_replay(report, of_all, saved) if saved else most)
+        found.append(of_all)
     return found
 
 
@@ -402,8 +401,7 @@ def loss_finding(
 
 
 def _with_replay(report: EfficiencyReport, found: Finding, saved: Saved) -> Finding:
-    """Add a replayed saving, kept within limits whatever a file contains."""
-    # Where memory is not short, tasks compute for less long: below what is ideal with their times as they were.
+    """Add a replayed saving, kept within limits whatever a file contains; with memory, tasks compute for less long."""
     most = report.cluster_seconds if found.kind == Bucket.SPILL else largest_saving(report, found.kind)
     seconds, low, high = (min(max(each, 0.0), most) for each in (saved.seconds, saved.low, saved.high))
     if not all(map(math.isfinite, (seconds, low, high))):

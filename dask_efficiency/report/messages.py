@@ -11,7 +11,7 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from dask_efficiency.accounts.cluster.scheduler_loop import BY_VALUE, RECEIVING, SENDING
-from dask_efficiency.accounts.lines import NOWHERE, Frame, place_of
+from dask_efficiency.accounts.lines import NOWHERE, Frame, is_import, place_of
 from dask_efficiency.accounts.metered import BYTES, COUNT, ITEMS, MESSAGES, SECONDS
 from dask_efficiency.report.lost_time import CauseLoss
 from dask_efficiency.report.model import EfficiencyReport
@@ -90,6 +90,13 @@ class Load:
         """Add time of a server's event loop."""
         self.seconds.setdefault(server, defaultdict(float))[type_name] += seconds
 
+    def take_seconds(self, server: str, seconds: float) -> None:
+        """Take off time of a server's event loop in which something else was done."""
+        types = self.seconds.get(server) or defaultdict[str, float](float)
+        whole = sum(types.values())
+        for name in types if whole else ():
+            types[name] *= max(0.0, 1.0 - seconds / whole)
+
     @property
     def large_objects(self) -> str:
         """Class of large results whose size Dask may not know; empty for those that it knows."""
@@ -124,6 +131,11 @@ def loads(report: EfficiencyReport) -> list[Load]:
         if what is not None:
             load = found.setdefault((what, row.prefix), Load(what, row.prefix))
             _add(load, row, kind, is_sent=label.startswith(SENDING))
+    for block in report.loop_blocks:
+        if is_import(block.stack):  # the first object of a library imports it
+            for load in found.values():
+                if block.doing.startswith(f"{RECEIVING} {load.what} of {load.prefix} "):
+                    load.take_seconds(block.worker, block.seconds)
     if (graphs := found.get((GRAPHS, ""))) is not None:
         _add_contents(graphs, found)
     return sorted(found.values(), key=lambda load: -load.longest)

@@ -207,6 +207,7 @@ models: Models that travel, pickled
     stack: */pickle.py * > tensorflow/* *
     stack: */pickle.py * > keras/* *
     stack: */cloudpickle.py * > torch/* *
+    unless: * _find_and_load
     share: 0.2
     Send a model once, by client.scatter(model, broadcast=True), or load it from a file in the tasks.
 logging: Logging

@@ -1,3 +1,5 @@
+import os
+import sysconfig
 from collections import Counter
 
 import pytest
@@ -12,6 +14,7 @@ from dask_efficiency.accounts.lines import (
     StackTable,
     graph_name,
     has_nothing_to_do,
+    is_the_users,
     sending_lines,
 )
 
@@ -109,3 +112,18 @@ NESTED = (Frame("_patch_loop.<locals>._run_once", r"C:\env\Lib\site-packages\nes
 )
 def test_an_event_loop_has_nothing_to_do_only_in_its_own_selector(stack, idle):
     assert has_nothing_to_do(stack) is idle
+
+
+@pytest.mark.parametrize(
+    ("file", "own"),
+    [
+        ("/home/me/etl.py", True),
+        ("/home/me/checkout/dask_efficiency/report/demo.py", True),  # a script like any other
+        ("/venv/lib/python3.12/site-packages/dask_efficiency/report/demo.py", True),
+        ("/venv/lib/python3.12/site-packages/dask_efficiency/report/runner.py", False),
+        (f"{sysconfig.get_path('scripts')}/dask-efficiency", False),
+        (os.path.relpath(f"{sysconfig.get_path('scripts')}/dask-efficiency"), False),  # as `.venv/bin/dask-efficiency`
+    ],
+)
+def test_the_demo_is_a_users_script_and_a_console_script_is_none(file: str, own: bool) -> None:
+    assert is_the_users(file) is own

@@ -568,6 +568,13 @@ SEEN = [
 
 #: Kind of finding, and stacks that look like those of a recipe, and are healthy, or something else.
 HEALTHY = [
+    # the first model of a library imports it
+    (
+        _SCHEDULER,
+        _stacks(
+            "7: distributed/protocol/pickle.py loads > <frozen importlib._bootstrap> _find_and_load > torch/x.py <module>"
+        ),
+    ),
     *(
         ("busy", _stacks(f"7: me/a.py f > {inner}"))
         for inner in (

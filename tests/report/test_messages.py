@@ -5,12 +5,15 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+import pytest
+
 from dask_efficiency import EfficiencyReport
 from dask_efficiency.accounts.cluster.scheduler_loop import RECEIVING, SENDING, LoopPart, SchedulerLoop
+from dask_efficiency.accounts.lines import EVENT_LOOP, Frame
 from dask_efficiency.accounts.metered import BYTES, COUNT, ITEMS, MESSAGES, SECONDS
 from dask_efficiency.report.findings import find
 from dask_efficiency.report.messages import loads
-from dask_efficiency.report.values import MeteredRow
+from dask_efficiency.report.values import LongHold, MeteredRow
 from tests.report.samples import causes, changed, report_of, seconds
 
 
@@ -109,6 +112,24 @@ def test_pickled_results_explain_the_waiting_for_data_by_type() -> None:
     assert first(run(metered=of_objects, idle="waiting-on-data"))[0] == "pickled-results"
     arrays = tuple(replace(each, label=each.label.partition(":")[0]) for each in metered)
     assert first(run(metered=arrays, idle="waiting-on-data"))[0] == "waiting-on-data"
+
+
+def test_what_is_imported_while_a_result_is_unpickled_is_no_pickling() -> None:
+    result = (
+        *(row("w0", "fit", "sending results to a worker: Model", unit, n) for unit, n in ((BYTES, 5e6), (COUNT, 1))),
+        *(row(worker, "fit", "receiving results: Model", SECONDS, 5.0) for worker in ("w0", "w1")),
+    )
+    stack = (
+        Frame("loads", "/lib/distributed/protocol/pickle.py", 90),
+        Frame("_find_and_load", "<frozen importlib>", 7),
+    )
+    block = LongHold("w0", EVENT_LOOP, stack, 4.0, "receiving results of fit (Model)")
+    assert first(run(metered=result, idle="waiting-on-data"))[0] == "pickled-results"
+    (load,) = loads(run(metered=result, idle="waiting-on-data", loop_blocks=(block,)))
+    assert load.seconds == {"w0": pytest.approx({"Model": 1.0}), "w1": {"Model": 5.0}}
+    for other in (replace(block, stack=stack[:1]), replace(block, doing="receiving results of fits (Model)")):
+        (load,) = loads(run(metered=result, idle="waiting-on-data", loop_blocks=(other,)))
+        assert load.seconds == {"w0": {"Model": 5.0}, "w1": {"Model": 5.0}}
 
 
 def test_large_graphs_are_one_finding_with_what_their_objects_do_on_the_way() -> None:
