@@ -58,6 +58,8 @@ ONE_IN = 16
 MAX_ROWS = 500
 #: Long messages that are remembered for the blocks of event loops, which are looked at some seconds later at most.
 MAX_LONG = 200
+#: Tasks of one message that are noted, the last ones. A guess, to bound memory.
+MAX_NOTED = 10_000
 #: Sizes that are sketched together.
 MAX_BUFFERED = 500
 
@@ -86,6 +88,7 @@ class _Row:
 class _PickledTask(NamedTuple):
     """A task that was pickled or unpickled, without the task."""
 
+    at: int
     ns: int
     nbytes: int
     prefix: str
@@ -93,16 +96,12 @@ class _PickledTask(NamedTuple):
     code: Frame
 
 
-#: Nanoseconds and number of the objects that were pickled in a message, and its tasks that were noted.
-_Inside = tuple[int, int, Sequence[_PickledTask]]
-
-
 class Tally:
     """Time of the messages of one event loop."""
 
-    __slots__ = ("bytes_read", "ident", "last", "ns", "ns_read", "streams")
+    __slots__ = ("bytes_read", "ident", "last", "left_out", "noted", "ns", "ns_read", "streams")
 
-    def __init__(self, ident: int) -> None:
+    def __init__(self, ident: int, left_out: int = 0) -> None:
         self.ident = ident
         #: Nanoseconds so far: of all messages, with reading and writing them.
         self.ns = 0
@@ -111,6 +110,9 @@ class Tally:
         #: Last message that was serialized, until its writing begins; and what each stream writes.
         self.last: Parcel | None = None
         self.streams: WeakKeyDictionary[Any, Parcel] = WeakKeyDictionary()
+        #: Messages until the next one that is looked at, and tasks that were noted since the last one that was.
+        self.left_out = left_out
+        self.noted: deque[_PickledTask] = deque(maxlen=MAX_NOTED)
 
 
 class Messages:
@@ -123,11 +125,11 @@ class Messages:
         self.forked()
         self._users: dict[object, Tally] = {}
         self._tallies: dict[int, Tally] = {}
+        #: Of threads without an event loop.
+        self._elsewhere = Tally(0)
         #: Of several workers in a process, the one that reports.
         self._reporter: object = None
         self._rows: dict[Parcel, _Row] = {}
-        #: By thread that is at work on a message: tasks in it that were noted.
-        self._at_work: dict[int, list[_PickledTask] | None] = {}
         #: Time of all objects that were pickled and unpickled, their numbers, and that at which the next one is noted.
         self._pickled, self._due = _Row(), 0
         self._long: deque[tuple[int, int, int, Parcel]] = deque(maxlen=MAX_LONG)
@@ -154,7 +156,7 @@ class Messages:
                 self._replacements.put(UNPICKLE, None, self._unpickling)
                 self._replacements.put(READ, None, self._reading)
                 self._replacements.put(WRITE, None, self._writing)
-            self._users[user] = self._tallies.setdefault(ident, Tally(ident))
+            self._users[user] = self._tallies.setdefault(ident, Tally(ident, self._some()))
             self._before[user] = self._totals()
             return self._users[user]
 
@@ -185,49 +187,41 @@ class Messages:
         return timed  # type: ignore[no-any-return]
 
     def _dumping(self, dumps: Callable[..., Any]) -> Callable[..., Any]:
-        at_work, pickled, tallies, chance = self._at_work, self._pickled, self._tallies, self._one_in.random
-        generation = self._generation
+        pickled, tallies, elsewhere, generation = self._pickled, self._tallies, self._elsewhere, self._generation
 
         def timed(msg: Any, serializers: Any, on_error: Any, context: Any, frame_split_size: Any) -> Any:
             if generation != self._generation:
                 return dumps(msg, serializers, on_error, context, frame_split_size)
-            thread, ns, count = get_ident(), pickled.ns, pickled.count
-            at_work[thread] = None
+            here, ns, count = tallies.get(get_ident(), elsewhere), pickled.ns, pickled.count
             began = clock()
             try:
                 frames = dumps(msg, serializers, on_error, context, frame_split_size)
             finally:
-                took, tasks = clock() - began, at_work.pop(thread, None)
-            weight = 1 if took >= MIN_NS or _is_large(frames) else ONE_IN if chance() * ONE_IN < 1 else 0
-            if weight or tasks:
-                inside = pickled.ns - ns, pickled.count - count, tasks or ()
-                self.guard(self._count, SENDING, msg, frames, inside, began, took, thread, weight)
-            elif (tally := tallies.get(thread)) is not None:
-                tally.ns += took
+                here.ns += (took := clock() - began)
+            here.left_out -= 1
+            if here.left_out < 0 or took >= MIN_NS or here.noted or _is_large(frames):
+                inside = pickled.ns - ns, pickled.count - count
+                self.guard(self._count, SENDING, msg, frames, inside, began, took, here)
             return frames
 
         return timed
 
     def _loading(self, loads: Callable[..., Any]) -> Callable[..., Any]:
-        at_work, pickled, tallies, chance = self._at_work, self._pickled, self._tallies, self._one_in.random
-        generation = self._generation
+        pickled, tallies, elsewhere, generation = self._pickled, self._tallies, self._elsewhere, self._generation
 
         def timed(frames: Any, deserialize: Any, deserializers: Any) -> Any:
             if generation != self._generation:
                 return loads(frames, deserialize, deserializers)
-            thread, ns, count = get_ident(), pickled.ns, pickled.items
-            at_work[thread] = None
+            here, ns, count = tallies.get(get_ident(), elsewhere), pickled.ns, pickled.items
             began = clock()
             try:
                 msg = loads(frames, deserialize, deserializers)
             finally:
-                took, tasks = clock() - began, at_work.pop(thread, None)
-            weight = 1 if took >= MIN_NS or _is_large(frames) else ONE_IN if chance() * ONE_IN < 1 else 0
-            if weight or tasks:
-                inside = pickled.ns - ns, pickled.items - count, tasks or ()
-                self.guard(self._count, RECEIVING, msg, frames, inside, began, took, thread, weight)
-            elif (tally := tallies.get(thread)) is not None:
-                tally.ns += took
+                here.ns += (took := clock() - began)
+            here.left_out -= 1
+            if here.left_out < 0 or took >= MIN_NS or here.noted or _is_large(frames):
+                inside = pickled.ns - ns, pickled.items - count
+                self.guard(self._count, RECEIVING, msg, frames, inside, began, took, here)
             return msg
 
         return timed
@@ -313,23 +307,31 @@ class Messages:
     def _note(self, task: Any, took: int, *pickled: Any) -> None:
         """Note a task in a message that took long to pickle, or that stands for others."""
         if self._pickled.count >= self._due:
-            self._due = self._pickled.count + 1 + int(self._one_in.random() * (2 * ONE_IN - 1))
-        thread = get_ident()
-        if thread in self._at_work and issubclass(type(task), GraphNode):
+            self._due = self._pickled.count + 1 + self._some()
+        if issubclass(type(task), GraphNode):
             nbytes = _bytes_of(memoryview(one) if type(one) is PickleBuffer else one for one in pickled)
             parts = task_parts(task, nbytes) if took >= LONG_NS else ("", NOWHERE)
-            self._at_work[thread] = noted = self._at_work[thread] or []
-            noted.append(_PickledTask(took, nbytes, prefix_of_key(task.key), *parts))
+            noted = self._tallies.get(get_ident(), self._elsewhere).noted
+            noted.append(_PickledTask(clock(), took, nbytes, prefix_of_key(task.key), *parts))
+
+    def _some(self) -> int:
+        """Number that is left out before the next one is looked at."""
+        return int(self._one_in.random() * (2 * ONE_IN - 1))
 
     def _count(
-        self, way: str, msg: Any, frames: Any, inside: _Inside, began: int, took: int, thread: int, weight: int = 1
+        self, way: str, msg: Any, frames: Any, inside: tuple[int, int], began: int, took: int, tally: Tally
     ) -> None:
         """Count a message: tasks that took long to pickle by the objects in them, and what is left by its operation.
 
-        It stands for ``weight`` short ones; of 0, only the tasks in it count.
+        A short one stands for others, or only the tasks in it count. ``inside`` are nanoseconds and number of the
+        objects that were pickled in it.
         """
-        tally, nbytes = self._tallies.get(thread), _bytes_of(frames)
-        ns, pickled, tasks = inside
+        weight = 1 if took >= MIN_NS or _is_large(frames) else ONE_IN if tally.left_out < 0 else 0
+        if tally.left_out < 0:
+            tally.left_out = self._some()
+        tasks = [one for one in tally.noted if one.at >= began]
+        tally.noted.clear()
+        nbytes, (ns, pickled), thread = _bytes_of(frames), inside, tally.ident
         what, results = content(msg, all_of_it=took >= MIN_NS)
         whole, count, items = Parcel(way, what), 1, 0
         if results is not None:
@@ -349,14 +351,10 @@ class Messages:
         left, rest = weight * max(0, left), weight * max(0, rest)
         self._add(whole, left, weight * count, rest, thread, items=weight * items, sizes=sizes * weight)
         most = most if most_ns > left else whole
-        if tally is None and len(self._tallies) == 1:  # in Dask's thread for large messages
+        if thread and took >= LONG_NS:
+            self._long.append((thread, began, began + took, most))
+        if not thread and len(self._tallies) == 1:  # in Dask's thread for large messages
             (tally,) = self._tallies.values()
-        if tally is None:
-            return
-        if thread == tally.ident:
-            tally.ns += took
-            if took >= LONG_NS:
-                self._long.append((thread, began, began + took, most))
         if way == SENDING:
             tally.last = most if weight else None
         elif tally.bytes_read:

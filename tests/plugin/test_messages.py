@@ -174,7 +174,7 @@ def test_words_of_what_blocked_a_loop(meter: Messages, monkeypatch: pytest.Monke
     now = [0]
     monkeypatch.setattr(messages, "clock", lambda: now[0])
     monkeypatch.setattr(messages, "content", lambda msg, all_of_it: ("gather", None))
-    count = partial(meter._count, SENDING, {}, [b"x"], (0, 0, ()), thread=threading.get_ident())
+    count = partial(meter._count, SENDING, {}, [b"x"], (0, 0), tally=meter._users["user"])
     count(began=1_000_000_000, took=600_000_000)
     count(began=3_000_000_000, took=100_000)
     here = threading.get_ident()
@@ -277,6 +277,6 @@ def test_an_error_of_a_message_is_its_senders() -> None:
         with pytest.raises(Exception, match="expected|unpack|bytes|extra|Unpack"):
             protocol.loads([b""])
         assert meter.guard.off is None
-        assert not meter._at_work
+        assert not meter._elsewhere.noted
     finally:
         meter.stop(1)

@@ -108,8 +108,8 @@ class LoopMeter:
         #: Time of handlers so far; of the turns that were looked at; and of all callbacks in this one.
         self._handled = self._looked = self._in_steps = 0
         self._steps: _HookTimes = {}
-        #: Instant since which the loop has nothing to do, 0 while it is busy; and instant since which it is busy.
-        self._idle_since, self._turned = 0, clock()
+        #: Instant since which the loop has nothing to do, 0 while it is busy.
+        self._idle_since = 0
         self._knows_waits = False
         #: Nanoseconds for which the loop has waited for messages so far; 0 if unknown.
         self.waited = 0
@@ -132,9 +132,8 @@ class LoopMeter:
     def _start(self) -> None:
         loop = asyncio.get_running_loop()
         self._ident, self._native_id = threading.get_ident(), threading.get_native_id()
-        self._turned = clock()
         self._knows_waits = bool(self._replacements.put(patches.SELECT, loop, self._timed_select))
-        self._first = LoopTotals(at=self._turned, waited=0 if self._knows_waits else None)
+        self._first = LoopTotals(at=clock(), waited=0 if self._knows_waits else None)
         self._put()
         gc.callbacks.append(self._collecting)
         self._messages = MESSAGES_HERE.start(self._of_messages)
@@ -190,19 +189,22 @@ class LoopMeter:
                 replaced.put(patches.HOOK, (plugin, hook), partial(_timed_hook, spent))
 
     def _timed_select(self, select: Callable[..., Any]) -> Callable[..., Any]:
+        turned = clock()
+
         def timed_select(timeout: float | None = None) -> Any:
+            nonlocal turned
             self._idle_since = began = clock()
-            turn = began - self._turned
+            turn = began - turned
             if turn > SHORT_NS:
                 self._squares += turn * turn
             try:
                 found = select(timeout)
             finally:  # also with more to do it waits, for the GIL
-                self._turned = now = clock()
-                self.waited += now - began
+                turned = clock()
+                self.waited += turned - began
                 self._idle_since = 0
-            if now >= self._step_due:  # always while it is timed
-                self.guard(*(self._end_steps, began) if self._step_began else (self._begin_steps, now))
+            if turned >= self._step_due:  # always while it is timed
+                self.guard(*(self._end_steps, began) if self._step_began else (self._begin_steps, turned))
             return found
 
         return timed_select
