@@ -199,9 +199,13 @@ class Messages:
             finally:
                 here.ns += (took := clock() - began)
             here.left_out -= 1
-            if here.left_out < 0 or took >= MIN_NS or here.noted or _is_large(frames):
+            try:
+                alone = took >= MIN_NS or len(frames[-1]) > CHUNK  # large, but quick: its frames were there already
+            except (LookupError, TypeError):
+                alone = False
+            if alone or here.left_out < 0 or here.noted:
                 inside = pickled.ns - ns, pickled.count - count
-                self.guard(self._count, SENDING, msg, frames, inside, began, took, here)
+                self.guard(self._count, SENDING, msg, frames, inside, began, took, here, alone)
             return frames
 
         return timed
@@ -219,9 +223,13 @@ class Messages:
             finally:
                 here.ns += (took := clock() - began)
             here.left_out -= 1
-            if here.left_out < 0 or took >= MIN_NS or here.noted or _is_large(frames):
+            try:
+                alone = took >= MIN_NS or len(frames[-1]) > CHUNK
+            except (LookupError, TypeError):
+                alone = False
+            if alone or here.left_out < 0 or here.noted:
                 inside = pickled.ns - ns, pickled.items - count
-                self.guard(self._count, RECEIVING, msg, frames, inside, began, took, here)
+                self.guard(self._count, RECEIVING, msg, frames, inside, began, took, here, alone)
             return msg
 
         return timed
@@ -319,14 +327,14 @@ class Messages:
         return int(self._one_in.random() * (2 * ONE_IN - 1))
 
     def _count(
-        self, way: str, msg: Any, frames: Any, inside: tuple[int, int], began: int, took: int, tally: Tally
+        self, way: str, msg: Any, frames: Any, inside: tuple[int, int], began: int, took: int, tally: Tally, alone: bool
     ) -> None:
         """Count a message: tasks that took long to pickle by the objects in them, and what is left by its operation.
 
-        A short one stands for others, or only the tasks in it count. ``inside`` are nanoseconds and number of the
-        objects that were pickled in it.
+        It counts ``alone``, for several or, if it is not its turn, with the tasks in it only. ``inside`` are
+        nanoseconds and number of the objects that were pickled in it.
         """
-        weight = 1 if took >= MIN_NS or _is_large(frames) else ONE_IN if tally.left_out < 0 else 0
+        weight = 1 if alone else ONE_IN if tally.left_out < 0 else 0
         if tally.left_out < 0:
             tally.left_out = self._some()
         tasks = [one for one in tally.noted if one.at >= began]
@@ -428,14 +436,6 @@ class Messages:
 MESSAGES_HERE = Messages()
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=MESSAGES_HERE.forked)
-
-
-def _is_large(frames: Any) -> bool:
-    """True if the last frame of a message is large: then it may be quick, as its frames were there already."""
-    try:
-        return len(frames[-1]) > CHUNK
-    except (LookupError, TypeError):
-        return False
 
 
 def _bytes_of(frames: Any) -> int:

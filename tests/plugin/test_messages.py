@@ -174,7 +174,7 @@ def test_words_of_what_blocked_a_loop(meter: Messages, monkeypatch: pytest.Monke
     now = [0]
     monkeypatch.setattr(messages, "clock", lambda: now[0])
     monkeypatch.setattr(messages, "content", lambda msg, all_of_it: ("gather", None))
-    count = partial(meter._count, SENDING, {}, [b"x"], (0, 0), tally=meter._users["user"])
+    count = partial(meter._count, SENDING, {}, [b"x"], (0, 0), tally=meter._users["user"], alone=True)
     count(began=1_000_000_000, took=600_000_000)
     count(began=3_000_000_000, took=100_000)
     here = threading.get_ident()

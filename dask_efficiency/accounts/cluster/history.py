@@ -27,8 +27,8 @@ from dask_efficiency.accounts.wire.gpu import GpuAccount
 from dask_efficiency.accounts.wire.snapshots import EXTRAS
 from dask_efficiency.accounts.worker.balance import TASK_BUCKETS, Outcome, results_of
 
-#: Whole numbers that a history keeps, of 8 bytes, beside what holds them, as points share what did not change: 40 MB.
-MAX_NUMBERS = 4_000_000
+#: Whole numbers that a history keeps, of 8 bytes, beside what holds them, as points share what did not change: 25 MB.
+MAX_NUMBERS = 2_500_000
 #: Stands for an outcome: tasks finished on workers that left or fell silent before they reported them.
 WITHOUT_ACCOUNT = "without account"
 #: Size, in whole numbers, of the time of a worker's processors, of a number in its GPU account, and of a name in the
@@ -54,10 +54,6 @@ class WorkerAt(NamedTuple):
     used: ProcessorTime | None = None
 
 
-def _no_activity() -> NDArray[np.uint64]:
-    return np.zeros(len(COLUMNS), np.uint64)
-
-
 @dataclass(frozen=True, slots=True)
 class HistoryPoint:
     """Accounts of a cluster at one instant, by worker and by prefix."""
@@ -78,7 +74,7 @@ class HistoryPoint:
     #: By worker name: of ledgers that ended, and of open ones, whose kernels would be most of a history.
     gpus: Mapping[str, tuple[GpuTotals | GpuAccount, ...]] = field(default_factory=dict)
     #: Totals of the cluster's activities, as of :func:`~dask_efficiency.accounts.cluster.timeline.totals_of`.
-    activity: NDArray[np.uint64] = field(default_factory=_no_activity)
+    activity: NDArray[np.uint64] = field(default_factory=lambda: np.zeros(len(COLUMNS), np.uint64))
     #: Time of the processors of the scheduler's process; and its event loop.
     scheduler: ProcessorTime | None = None
     loop: KeptTotals | None = None

@@ -96,9 +96,9 @@ NOTHING_RAN = "(nothing ran)"
 MAX_PREFIXES = 1_000
 #: Keys of tasks that ran alone; beyond, the shorter half is forgotten. A guess: reports show a few.
 MAX_ALONE = 1_000
-#: Changes of a worker's free slots kept until its next split: those of 13 s at 20 looks a second, while heartbeats of
+#: Changes of a worker's free slots kept until its next split: those of 6 s at 20 looks a second, while heartbeats of
 #: the few workers that are looked at so often are a second apart.
-MAX_CHANGES = 256
+MAX_CHANGES = 128
 #: Instants of new states that are kept: those of 13 s at 20 looks a second. A report is mostly read within a second;
 #: between forgotten instants, time is interpolated.
 MAX_INSTANTS = 256

@@ -381,9 +381,8 @@ class LoopMeter:
             return found
         name = next((each.name for each in threading.enumerate() if each.ident == ident), "")
         frame = frames.get(ident)
-        waits_now = (
-            frame is not None and frame.f_code.co_filename == threading.__file__
-        )  # it does something else by now
+        # By now it does something else.
+        waits_now = frame is not None and frame.f_code.co_filename == threading.__file__
         held_at = () if waits_now else self._stacks.task(frame)
         return found._replace(holder=fitting(f"(thread {name[:100]})"), held_at=held_at)
 
