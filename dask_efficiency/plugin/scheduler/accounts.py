@@ -386,8 +386,7 @@ class ClusterAccounts:
     def _read(self, began: float, at: int, at_most: float, arrived: int) -> bool:
         """Read the rest of this round, see :meth:`poll`."""
         self.idle.catch_up(at=at)
-        missed = []
-        read = len(self._rest)
+        missed, read = list[str](), len(self._rest)
         reading = now = time.thread_time()
         while self._rest:
             address = self._rest.popleft()
@@ -415,8 +414,7 @@ class ClusterAccounts:
             self._arrivals.round_over()
             self._follow_up(at)
         took = now - reading
-        others = time.thread_time() - began - took
-        self._spent(at, others, arrived=arrived, read=read - len(self._rest), seconds=took)
+        self._spent(at, time.thread_time() - began - took, arrived=arrived, read=read - len(self._rest), seconds=took)
         return not self._rest
 
     def _spent(self, at: int, others: float, *, arrived: int = 0, read: int = 0, seconds: float = 0.0) -> None:
