@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
@@ -19,6 +19,16 @@ NAME = re.compile(r"_?[A-Z][A-Z0-9_]*")
 HEAD = ("| name | value | module | meaning |", "| --- | --- | --- | --- |")
 #: Roles of reStructuredText, of which a page shows the target.
 ROLE = re.compile(r":[a-z:]+:`~?([^`]+)`")
+#: Words of a comment that is also about what follows in its module.
+AS_ALL_BELOW = "Chosen, as all below,"
+#: Words by which a comment says that its constant bounds memory or time, was chosen on data, or by taste. Others follow
+#: from what the comment names: a source, a unit, or what a reader or a machine can take.
+GROUNDS = {
+    "bound": r"\bbounds? (the )?(memory|time)",
+    "taste": r"\bguess|\bby eye\b|\bjudgement\b",
+    "data": r"\bchosen (on|by|as)\b|\bchosen, as\b|\btuned on\b|\bby simulation\b|(?<!not )\bmeasured( on\b|[:.,])"
+    r"|: measured\b|\bbenchmarks[./]\w",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +45,12 @@ class Constant:
     meaning: str
 
     @property
+    def ground(self) -> str:
+        """Key of :data:`GROUNDS`, or nothing."""
+        found = (ground for ground, words in GROUNDS.items() if re.search(words, self.meaning, re.IGNORECASE))
+        return next(found, "")
+
+    @property
     def wing(self) -> str:
         """The folder of the package that the module is in."""
         return self.module.partition("/")[0]
@@ -49,7 +65,7 @@ def constants(package: Path = PACKAGE) -> Iterator[Constant]:
 def constants_of(source: str, module: str) -> Iterator[Constant]:
     """The numeric constants of one module."""
     lines = source.splitlines()
-    meaning, after = "", 0
+    meaning, after, like = "", 0, ""
     for node in ast.parse(source).body:
         if isinstance(node, ast.Assign):
             target, value = node.targets[0], node.value
@@ -61,9 +77,12 @@ def constants_of(source: str, module: str) -> Iterator[Constant]:
         if numbers:
             meaning = comment_above(lines, node.lineno) or (meaning if node.lineno == after + 1 else "")
             after = node.end_lineno or node.lineno
+        said = meaning + like
+        if numbers and AS_ALL_BELOW in meaning:
+            like = f" Chosen as {numbers[0][0]}."
         for name, number in numbers:
             written = ast.get_source_segment(source, number) or ""
-            yield Constant(name, " ".join(written.split()), module, node.lineno, meaning)
+            yield Constant(name, " ".join(written.split()), module, node.lineno, said)
 
 
 def comment_above(lines: list[str], line: int) -> str:
@@ -96,18 +115,25 @@ def is_number(node: ast.expr) -> bool:
     return isinstance(node, ast.Tuple) and bool(node.elts) and all(map(is_number, node.elts))
 
 
-def markdown(found: Iterator[Constant]) -> str:
-    """A heading and a table for each wing."""
-    parts = []
-    for wing, of_wing in groupby(found, key=lambda constant: constant.wing):
-        rows = [
-            f"| `{one.name}` | `{one.value}` | `{one.module.partition('/')[2] or one.module}` | {cell(one.meaning)} |"
-            for one in of_wing
-        ]
-        parts.append(
-            "\n".join([f"## {wing}", "", "| name | value | module | meaning |", "| --- | --- | --- | --- |", *rows])
-        )
+def markdown(found: Iterable[Constant]) -> str:
+    """How many were chosen by what, a table of those chosen on data, and a heading and a table for each wing."""
+    listed = list(found)
+    decisions = {(one.module, one.meaning): one.ground for one in listed}
+    data, taste, bound = (list(decisions.values()).count(ground) for ground in ("data", "taste", "bound"))
+    summary = (
+        f"{len(listed)} constants with {len(decisions)} comments: {data} say that they were chosen on data, {taste} "
+        f"that they are a guess, by eye or by judgement, {bound} that they are a guess that bounds memory or time, and "
+        f"{len(decisions) - data - taste - bound} name a source, a unit, or what a reader or a machine can take."
+    )
+    parts = [summary, "## Chosen on data\n\n" + table(one for one in listed if one.ground == "data")]
+    parts += [f"## {wing}\n\n{table(of_wing)}" for wing, of_wing in groupby(listed, key=lambda constant: constant.wing)]
     return "\n\n".join(parts) + "\n"
+
+
+def table(found: Iterable[Constant]) -> str:
+    """Rows in Markdown."""
+    rows = [f"| `{one.name}` | `{one.value}` | `{one.module}` | {cell(one.meaning)} |" for one in found]
+    return "\n".join([*HEAD, *rows])
 
 
 def cell(text: str) -> str:

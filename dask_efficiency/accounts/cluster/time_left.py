@@ -15,9 +15,9 @@ from dask_efficiency.accounts.checks import listed, seconds
 GROWTH = 0.02
 #: Multiples of the longest time between graphs after which no more are expected. By judgement.
 QUIET_GAPS = 2.0
-#: Tasks that must have ended, and share of the work that must be done, before anything is said. Chosen, as all below,
-#: by ``python -m benchmarks.time_left``, on the runs in `tests/data` and a part of one half of FlowBench's.
-MIN_ENDED, MIN_DONE = 10, 0.1
+#: Tasks that must have ended before anything is said. Chosen, as all below, by ``python -m benchmarks.time_left``, on
+#: the runs in `tests/data` and a part of one half of FlowBench's.
+MIN_ENDED = 10
 #: Share of the outstanding tasks that may be of prefixes of which none has ended.
 MAX_UNSEEN = 0.05
 #: Shares of the time so far over which the pace is taken.
@@ -152,8 +152,7 @@ class TimeLeftEstimate:
                 waves += max(math.ceil(waiting / nthreads) * mean, *rest, 0.0)
         then = [self._before(now.at - part * (now.at - self._grown)) for part in PARTS]
         paces = [(now.tasks - one.tasks) / max(now.threads - one.threads, now.at - one.at) for one in then]
-        done = now.tasks - self._looks[0].tasks
-        if done < MIN_DONE * (done + work) or min(paces) <= 0.0:
+        if min(paces) <= 0.0:
             return None
         new = math.ceil(unseen / nthreads) * UNSEEN * longest
         seconds = max(work / nthreads / paces[1], longest)

@@ -56,10 +56,11 @@ def test_a_prefix_whose_tasks_run_one_by_one_takes_as_long_as_it_did() -> None:
     assert found.most == pytest.approx(50.0, rel=0.05)
 
 
-def test_nothing_is_said_before_enough_was_done() -> None:
-    assert looked(2) is None
-    assert looked(8) is None
-    assert looked(12) is not None
+def test_nothing_is_said_before_enough_tasks_have_ended() -> None:
+    assert looked(2) is None  # eight
+    assert looked(2.5) is None
+    assert looked(3) is not None  # twelve
+    assert looked(3, tasks=4_000) is not None
 
 
 def test_nothing_is_said_while_many_tasks_are_of_prefixes_never_seen() -> None:
