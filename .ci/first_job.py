@@ -12,7 +12,7 @@ import dask_efficiency
 from dask_efficiency import EfficiencyPlugin, efficiency_report
 from dask_efficiency.gpu.cupti.callbacks import LIBRARY, BufferPool
 
-EXTRAS = ("bokeh", "pandas", "prometheus_client", "pynvml", "rich", "sklearn", "torch")
+EXTRAS = ("bokeh", "pandas", "prometheus_client", "pynvml", "rich", "torch")
 
 
 def main() -> None:

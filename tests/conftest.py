@@ -104,7 +104,7 @@ MODULES = {
     " jsonschema",
     "make setup JUPYTER=1": "ipykernel nbclient jupyterlab dask_labextension",
     "make setup ORACLE=1": "hta networkx",
-    "make setup TORCH=1": "torch sklearn",
+    "make setup TORCH=1": "torch",
     "make setup": "hatchling",
     "pip install prefect-dask": "prefect_dask",
     "pip install ray pandas pyarrow": "ray",

@@ -80,7 +80,7 @@ def _detector(source: Source, settings: WatchSettings) -> Detector:
             f"{settings.model} was trained on {unknown[0][:80]!r}, which {whose} does not have; "
             f"{known_names(unknown[0], names)}; expected a model of the same metrics, as `fleet train` makes"
         )
-    return lambda window, past: minder.find(window)
+    return lambda window, past: minder.find(window, continuity_seconds=settings.continuity)
 
 
 def outlier_detector(continuity_seconds: float = CONTINUITY_SECONDS, *, same_work: bool = True) -> Detector:

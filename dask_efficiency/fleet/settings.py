@@ -65,9 +65,6 @@ def read_settings(path: str | os.PathLike[str]) -> WatchSettings:
         "retire-every": duration_of,
     }
     section = YamlSection(composed(read_text(path), path), path, set(readers))
-    if "model" in section and "continuity" in section:
-        wrong = "'continuity' is given along with 'model', which has its own; expected one of them"
-        raise section.error("continuity", wrong)
     if "metrics-address" in section and "metrics-port" not in section:
         raise section.error("metrics-address", "'metrics-address' is given without 'metrics-port'")
     given: dict[str, Any] = {name: section.get(name, read, None) for name, read in readers.items() if name in section}

@@ -10,7 +10,7 @@ import numpy as np
 
 from dask_efficiency.accounts.tables import Bool
 from dask_efficiency.straggler.history import History
-from dask_efficiency.straggler.peers import Floats, Places, healthy_spread
+from dask_efficiency.straggler.peers import Floats, Places, healthy_spread, limit
 from dask_efficiency.straggler.signals import DURATION, GPU_KERNEL, LIVE
 
 #: A worker is judged by the last intervals that hold 20 tasks, and at least 7 of them; where tasks are rare, by the
@@ -144,8 +144,7 @@ class LiveScoring:
 
 def _limit(workers: int, signals: int) -> float:
     """The z that no healthy worker reaches; higher for few workers, whose spread is less certain."""
-    by_chance = math.sqrt(2 * math.log(max(2, workers) * signals))
-    return SENSITIVITY * by_chance * math.sqrt(1 + FEW_WORKERS / max(1, workers - 1))
+    return SENSITIVITY * limit(workers * signals) * math.sqrt(1 + FEW_WORKERS / max(1, workers - 1))
 
 
 def _noise_over_time(residual: Floats, mean: Floats, share: Floats, inside: Bool) -> Floats:

@@ -19,7 +19,7 @@ from dask_efficiency.straggler.peers import (
     Places,
     WeightedSums,
     in_pieces,
-    median_by_row,
+    median,
     median_of_others,
     variance_of_difference,
 )
@@ -230,7 +230,7 @@ class PrefixComparison(WorkerArrays):
             n = np.where(enough, n, np.nan)
             level, noise, power, size = _by_size(gained, n)
             others = median_of_others(level)
-            group.expected[:, columns] = median_by_row(level), size, power
+            group.expected[:, columns] = median(level), size, power
             residual = self._with_history(level, others, rows, columns, enough, learn)
             share = np.where(enough, gained[_CPU] / gained[_WALL], np.nan)
             below = median_of_others(share) - share if len(rows) >= MIN_PEERS else np.full_like(share, np.nan)

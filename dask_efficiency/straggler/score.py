@@ -28,8 +28,8 @@ is over. What to do with the scores of all signals (flag, name a cause, estimate
 6. *z* = level / sqrt(scale^2 + the extra variance of a worker with fewer observations than its peers).
 7. *Worst*: a worker whose level is mostly its worst single observation is not slow; that task is.
 
-A worker is flagged where z reaches ``threshold(workers, signals, factor)``, factor x sqrt(2 ln(workers x signals)):
-about as far as the most extreme of so many normal numbers comes. Once k workers are flagged, the next one needs what
+A worker is flagged where z reaches ``factor`` x ``limit(workers x signals)``, about as
+far as the most extreme of so many normal numbers comes. Once k workers are flagged, the next one needs what
 the (k + 1)-th of them would: workers x signals / (k + 1) numbers (the levels of Benjamini and Hochberg, 1995, taken
 from the strictest on, so that no more healthy runs have an alarm). Faults come in numbers: a host, a rack, a bad image.
 The effect must also be at least 10 % (``offline.py``).
@@ -99,7 +99,7 @@ import numpy as np
 
 from dask_efficiency.accounts.tables import Bool, Float64, Int64
 from dask_efficiency.straggler.observations import Observations, medians, sized
-from dask_efficiency.straggler.peers import MAD_TO_DEVIATION, healthy_spread, median_by_row, median_of_others
+from dask_efficiency.straggler.peers import MAD_TO_DEVIATION, healthy_spread, limit, median, median_of_others
 from dask_efficiency.straggler.signals import FINISHED, LONGER
 
 #: Observations, or else kinds of work, that are enough to judge a worker by. Of 3, 4 and 5 observations, 3 and 4 found
@@ -178,14 +178,6 @@ class Scores:
     scale: float
 
 
-def threshold(workers: int, signals: int, factor: float, flagged: int = 0) -> float:
-    """The z that flags a worker: the expected largest of that many normal numbers, times a factor.
-
-    After ``flagged`` workers, it is the largest of as many fewer numbers as make the next one as likely by chance.
-    """
-    return factor * math.sqrt(2.0 * math.log(max(workers * signals / (flagged + 1), 2)))
-
-
 @dataclass(frozen=True, slots=True)
 class _Cells:
     """Observations by kind of work and worker; shapes (kinds, workers), NaN without any."""
@@ -238,7 +230,7 @@ def usual_of(runs: Sequence[tuple[Observations, int]]) -> Usual:
     between = []
     for observations, workers in runs:
         cells = _cells(sized(observations, workers), workers)
-        for name, middle in zip(observations.kinds, median_by_row(cells.mean).tolist(), strict=True):
+        for name, middle in zip(observations.kinds, median(cells.mean).tolist(), strict=True):
             if math.isfinite(middle):
                 levels.setdefault(name, []).append(middle)
         for place, name in enumerate(observations.kinds):
@@ -261,7 +253,7 @@ def usual_of(runs: Sequence[tuple[Observations, int]]) -> Usual:
 def _tail(healthy: Sequence[Scores]) -> float:
     """Estimate how far the furthest worker of a healthy run rarely comes, from the furthest one of each run."""
     furthest = [
-        math.log(max(float(scored.z.max()), 1e-3) / threshold(int(scored.enough.sum()), TAIL_SIGNALS, 1.0))
+        math.log(max(float(scored.z.max()), 1e-3) / limit(int(scored.enough.sum()) * TAIL_SIGNALS))
         for scored in healthy
         if scored.enough.sum() > MIN_OTHERS
     ]
@@ -326,7 +318,7 @@ def _judged(cells: _Cells, usual: Usual | None) -> Bool:
 def _levels(cells: _Cells, peers: Bool) -> tuple[Float64, Float64]:
     """Mean difference of each worker from its peers over its work, and its variance due to few tasks."""
     among = np.where(peers[None, :], cells.mean, np.nan)
-    reference = np.where(peers[None, :], median_of_others(among), median_by_row(among)[:, None])
+    reference = np.where(peers[None, :], median_of_others(among), median(among)[:, None])
     off = cells.mean - reference
     known = np.isfinite(off)
     weight = np.where(known, cells.weight, 0.0)

@@ -59,7 +59,6 @@ def test_an_empty_file_and_the_one_on_the_page_have_the_defaults(tmp_path, monke
         ("every: 1m\nevry: 2m", "watch.yaml, line 2: 'evry' is unknown here; there is: 'every'"),
         ("every: 8parsecs", "line 1: every: expected a duration above 0 such as 15s, 8m or 1h30m, got '8parsecs'"),
         ("model:", "line 1: model: expected the name of a file"),
-        ("model: x\ncontinuity: 4m", "line 2: 'continuity' is given along with 'model'"),
         ("webhook: host", "line 1: webhook: no URL of a webhook: expected http://"),
         ("command: nosuchprogram", "line 1: command: there is no program 'nosuchprogram' to run"),
         ("metrics-port: 70000", "line 1: metrics-port: expected a port from 1 to 65535, got '70000'"),

@@ -1,3 +1,4 @@
+import math
 from statistics import NormalDist
 
 import numpy as np
@@ -6,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from dask_efficiency.straggler.peers import MAD_TO_DEVIATION, healthy_spread, median_by_row, median_of_others
+from dask_efficiency.straggler.peers import MAD_TO_DEVIATION, healthy_spread, limit, median, median_of_others
 
 tables = arrays(
     np.float64, st.tuples(st.integers(1, 4), st.integers(1, 9)), elements=st.one_of(st.just(np.nan), st.floats(-9, 9))
@@ -28,9 +29,23 @@ def test_the_median_of_others_is_the_median_without_oneself(values):
 
 @given(tables)
 def test_medians_leave_out_missing_values(values):
-    for own, found in zip(values, median_by_row(values), strict=True):
+    for own, found in zip(values, median(values), strict=True):
         known = own[~np.isnan(own)]
         assert np.isnan(found) if not len(known) else np.isclose(found, np.median(known))
+
+
+def test_a_median_is_over_the_axis_that_is_asked_for():
+    values = np.array([[[1, np.nan], [3, np.nan], [np.nan, np.nan]]], np.float32)
+    np.testing.assert_array_equal(median(values, 1, keepdims=True), [[[2, np.nan]]])
+    np.testing.assert_array_equal(median(values), [[1, 3, np.nan]])
+    np.testing.assert_array_equal(median(values[:, :, :0]), np.full((1, 3), np.nan))
+    assert median(values).dtype == np.float32
+
+
+def test_the_limit_grows_with_the_comparisons_and_falls_with_those_who_are_named():
+    assert limit(16) == pytest.approx(math.sqrt(2 * math.log(16)))
+    assert limit(40) < limit(5000)
+    assert limit(40, named=3) == limit(10)
 
 
 def test_stragglers_do_not_widen_the_spread():

@@ -9,7 +9,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from dask_efficiency.straggler.observations import Observations, compare_by, medians
-from dask_efficiency.straggler.score import Usual, score, threshold, usual_of
+from dask_efficiency.straggler.peers import limit
+from dask_efficiency.straggler.score import Usual, score, usual_of
 
 
 def observations(levels: list[float], *, each: int = 20, noise: float = 0.0, seed: int = 0) -> Observations:
@@ -48,7 +49,7 @@ def test_the_tail_is_a_share_of_the_limit_of_five_signals() -> None:
     healthy = observations([0.0] * 7 + [0.3])
     z = 0.3 / math.hypot(0.3 / math.sqrt(8), 0.03)
     # Of four runs, and a prior that is worth four: -0.5 with a standard deviation of 0.25.
-    furthest = np.array([math.log(z / threshold(8, 5, 1.0))] * 4 + [-0.75, -0.75, -0.25, -0.25])
+    furthest = np.array([math.log(z / limit(8 * 5))] * 4 + [-0.75, -0.75, -0.25, -0.25])
     expected = math.exp(furthest.mean() + 2 * furthest.std() * math.sqrt(1 + 1 / 8))
     assert usual_of([(healthy, 8)] * 4).tail == pytest.approx(expected)
 
@@ -84,11 +85,6 @@ def test_history_tells_the_healthy_minority() -> None:
 
 def test_a_run_that_is_slower_as_a_whole_is_compared_with_itself() -> None:
     assert (score(observations([1.0] * 6, noise=0.05), 6, BEFORE).z < 3).all()
-
-
-def test_the_threshold_grows_with_workers_and_signals() -> None:
-    assert threshold(8, 2, 1.0) == pytest.approx(math.sqrt(2 * math.log(16)))
-    assert threshold(8, 5, 2.0) == 2 * threshold(8, 5, 1.0) < 2 * threshold(1000, 5, 1.0)
 
 
 @given(st.lists(st.tuples(st.integers(0, 4), st.floats(-1e6, 1e6)), max_size=40))

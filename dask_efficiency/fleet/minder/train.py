@@ -1,8 +1,8 @@
-"""Training of a detector: its autoencoders with torch, and the order of its metrics with scikit-learn."""
+"""Training of a detector: an autoencoder of each metric, with torch."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -31,23 +31,14 @@ _RATE = 1e-2
 _DIVERGENCE = 1e-4
 
 
-def train_minder(
-    runs: Sequence[MetricSeries | RunTrace | pd.DataFrame],
-    faulty: Sequence[Collection[str]] | None = None,
-    *,
-    steps: int = 800,
-    seed: int = 0,
-) -> Minder:
-    """Learn how the metrics of a cluster behave, and which of them show faults best.
+def train_minder(runs: Sequence[MetricSeries | RunTrace | pd.DataFrame], *, steps: int = 800, seed: int = 0) -> Minder:
+    """Learn how the metrics of a cluster behave.
 
     Parameters
     ----------
     runs
         Recorded runs; or tables with the columns ``at`` (seconds) and ``worker``, optionally ``group`` and ``host``,
         and one column for each metric. Faults in them do little harm while they are rare.
-    faulty
-        For each run, the names of the workers that were at fault, from which the order of the metrics is learnt.
-        Without it the metrics keep the order in which they come.
     steps
         Steps of the optimiser for each metric; each step takes 256 windows.
     seed
@@ -65,8 +56,7 @@ def train_minder(
     ValueError
         If there is no run, or none long enough for a window.
     """
-    series = [metric_series_of(run).comparable() for run in runs]
-    parts = [part for of_run in series for part in of_run]
+    parts = [part for run in runs for part in metric_series_of(run).comparable()]
     names = tuple(dict.fromkeys(name for part in parts for name in part.metrics))
 
     with progress("training", unit="metrics", of=len(names)) as report:
@@ -81,13 +71,7 @@ def train_minder(
     models = {name: model for name, model in zip(names, learnt, strict=False) if model is not None}
     if not models:
         raise ValueError(f"{len(runs)} runs have no {WINDOW_SAMPLES} samples of any metric in a row; expected some")
-    order = tuple(models)
-    if faulty:
-        if len(faulty) != len(series):
-            raise ValueError(f"faulty names the workers of {len(faulty)} runs; expected those of {len(series)}")
-        by_part = [workers for of_run, workers in zip(series, faulty, strict=True) for _ in of_run]
-        order = prioritised(parts, faulty=by_part, metrics=order)
-    return Minder({name: models[name] for name in order})
+    return Minder(models)
 
 
 def _windows(parts: Sequence[MetricSeries], name: str, random: np.random.Generator) -> NDArray[np.float32]:
@@ -175,66 +159,3 @@ def _weights(network: Any) -> Autoencoder:
         return [taken(network[name].weight), taken(network[name].bias)]
 
     return Autoencoder(*lstm("encoder"), *linear("mean"), *linear("start"), *lstm("decoder"), *linear("output"))
-
-
-#: Consecutive samples that make one example for the tree; a guess.
-EXAMPLE_SAMPLES = 60
-#: Depth of the decision tree; a guess.
-_TREE_DEPTH = 6
-
-
-def prioritised(
-    series: Sequence[MetricSeries], *, faulty: Sequence[Collection[str]], metrics: tuple[str, ...]
-) -> tuple[str, ...]:
-    """Order metrics by how much a decision tree uses their largest absolute z-score: the best at telling faults first.
-
-    Without scikit-learn (the extra ``minder``), by how well each one alone tells the faults. Where no example has a
-    fault, or all have, they keep their order.
-    """
-    has_fault = [not {*part.workers}.isdisjoint(names) for part, names in zip(series, faulty, strict=True)]
-    rows = [_features(part, metrics) for part in series]
-    labels = np.repeat(has_fault, [len(each) for each in rows])
-    if not labels.any() or labels.all():
-        return metrics
-    gains = _importances(np.concatenate(rows), labels)
-    return tuple(metrics[j] for j in np.argsort(-gains, kind="stable"))
-
-
-def _features(series: MetricSeries, metrics: tuple[str, ...]) -> NDArray[np.float64]:
-    """Largest absolute z-score over the workers, by stretch of time and metric."""
-    stretches = max(series.values.shape[2] // EXAMPLE_SAMPLES, 1)
-    features = np.zeros((stretches, len(metrics)))
-    for j, name in enumerate(metrics):
-        if name not in series.metrics:
-            continue
-        values = series.values[series.metrics.index(name)]
-        for i, part in enumerate(np.array_split(values, stretches, axis=1)):
-            known = np.isfinite(part)
-            means = np.where(known, part, 0).sum(axis=1)[known.any(axis=1)] / known.sum(axis=1)[known.any(axis=1)]
-            spread = means.std() if len(means) else 0.0
-            features[i, j] = np.abs(means - means.mean()).max() / spread if spread > 0 else 0.0
-    return features
-
-
-def _importances(features: NDArray[np.float64], labels: NDArray[np.bool_]) -> NDArray[np.float64]:
-    try:
-        from sklearn.tree import DecisionTreeClassifier
-    except ImportError:
-        return np.array([stump_gain(column, labels) for column in features.T])
-    tree = DecisionTreeClassifier(max_depth=_TREE_DEPTH, class_weight="balanced", random_state=0)
-    return np.asarray(tree.fit(features, labels).feature_importances_)
-
-
-def stump_gain(column: NDArray[np.float64], labels: NDArray[np.bool_]) -> float:
-    """Decrease of the labels' Gini impurity by the best single threshold on a feature, in [0, 0.5]."""
-    order = np.argsort(column, kind="stable")
-    ordered, hits = column[order], np.cumsum(labels[order])
-    count = len(labels)
-    left = np.arange(1, count)
-    right = count - left
-    share_left = hits[:-1] / left
-    share_right = (hits[-1] - hits[:-1]) / right
-    impurity = (left * share_left * (1 - share_left) + right * share_right * (1 - share_right)) * 2 / count
-    impurity = impurity[ordered[1:] > ordered[:-1]]
-    share = labels.mean()
-    return float(2 * share * (1 - share) - impurity.min()) if len(impurity) else 0.0

@@ -17,7 +17,7 @@ from dask_efficiency.fleet.outliers.metric_series import (
     finding_of,
     least_change,
 )
-from dask_efficiency.straggler.peers import MAD_TO_DEVIATION
+from dask_efficiency.straggler.peers import MAD_TO_DEVIATION, median
 
 #: Length of a block in seconds, and its least number of samples.
 BLOCK_SECONDS = 15.0
@@ -92,7 +92,7 @@ class BlockSignals:
 
     def usual(self) -> Values:
         """Median over time, by signal and worker; 0 if the worker was never present."""
-        return np.asarray(np.nan_to_num(median_of_last(self.differences)), np.float32)
+        return np.asarray(np.nan_to_num(median(self.differences)), np.float32)
 
     def spread_over_time(self, usual: Values) -> Values:
         """Standard deviation of a worker about its own median, by signal."""
@@ -105,10 +105,9 @@ class BlockSignals:
         return np.asarray(spread, np.float32)
 
     def finding(
-        self, worker: int, block: int, parts: Values, score: float, wrong: float = WRONG_BY_METRICS
+        self, worker: int, start: int, parts: Values, score: float, wrong: float = WRONG_BY_METRICS
     ) -> SlowWorker:
-        """Finding of a worker from a block on, with its strongest signals, by what each contributes to the score."""
-        start = block * self.block_samples
+        """Finding of a worker from a sample on, with its strongest signals, by what each contributes to the score."""
         evidence = []
         for signal in strongest(parts):
             metric, kind = self.name(signal)
@@ -144,18 +143,18 @@ def block_signals(series: MetricSeries, *, floor: Values | None = None) -> Block
     each = block_samples(series)
     values = series.values[:, :, : series.values.shape[2] // each * each]
     peers = evenly(values.shape[1])
-    usual = median_of_workers(values[:, peers])
-    levels = median_of_last(usual.reshape(len(values), -1, each))
+    usual = median(values[:, peers], 1, keepdims=True)
+    levels = median(usual.reshape(len(values), -1, each))
     ordered = np.sort(np.abs(levels), axis=1)
     usual_levels = ordered[:, int(_USUAL_LEVEL * (ordered.shape[1] - 1))]
     least = least_change(series, np.fmax(usual_levels, _RARE_LEVEL * _mean_size(values[:, peers])))
     means, variances = _moments(values - usual, each)
     if floor is None:
-        noise = np.nan_to_num(median_of_last(variances.reshape(len(variances), -1)))
+        noise = np.nan_to_num(median(variances.reshape(len(variances), -1)))
         floor = np.maximum.reduce([(_MIN_NOISE * least) ** 2, 1e-3 * noise, np.full_like(noise, _TINY)])
     logs = np.log(np.maximum(variances, floor[:, None, None]))
     signals = np.concatenate([means, logs, _movements(values, floor, each)])
-    middle = median_of_workers(signals[:, peers])
+    middle = median(signals[:, peers], 1, keepdims=True)
     signals -= middle
     level = np.nan_to_num(usual[:, 0]).reshape(len(values), -1, each).mean(axis=2)
     levels[~((levels > 0) | np.isnan(levels)).all(axis=1)] = np.nan
@@ -224,23 +223,3 @@ def _with_neighbour(signals: Values) -> Values:
     if missing.any():
         mean[missing] = np.where(np.isnan(first), second, first)[missing]
     return np.asarray(mean, np.float32)
-
-
-def median_of_workers(values: Values) -> Values:
-    """Median over the workers, of shape (metrics, 1, instants); NaN without any."""
-    return _median(values, 1)
-
-
-def _median(values: Values, axis: int) -> Values:
-    ordered = np.sort(values, axis=axis)  # NaN come last
-    known = np.isfinite(values).sum(axis=axis, keepdims=True)
-    low = np.take_along_axis(ordered, np.maximum((known - 1) // 2, 0), axis=axis)
-    high = np.take_along_axis(ordered, np.minimum(known // 2, values.shape[axis] - 1), axis=axis)
-    return np.asarray((low + high) / 2, np.float32)
-
-
-def median_of_last(values: NDArray[np.float32]) -> Values:
-    """Median over the last axis without its NaN; NaN without any."""
-    if not values.shape[-1]:
-        return np.full(values.shape[:-1], np.nan, np.float32)
-    return _median(values, -1)[..., 0]

@@ -9,9 +9,9 @@ from statistics import NormalDist
 import numpy as np
 
 from dask_efficiency.accounts.tables import Float64
-from dask_efficiency.fleet.outliers.block_signals import BlockSignals, evenly, median_of_last
+from dask_efficiency.fleet.outliers.block_signals import BlockSignals, evenly
 from dask_efficiency.fleet.outliers.metric_series import KINDS, Values
-from dask_efficiency.straggler.peers import MAD_TO_DEVIATION, Places
+from dask_efficiency.straggler.peers import MAD_TO_DEVIATION, Places, median
 
 #: Least length of a worker's past in seconds; a guess.
 MIN_PAST_SECONDS = 120.0
@@ -161,7 +161,7 @@ class _Window:
         known = np.isfinite(kept)
         before[known] = (kept - self.usual[:, some])[known][:, None]
         np.subtract(means, before, out=means)
-        middle = median_of_last(np.abs(means).transpose(0, 2, 1))
+        middle = median(np.abs(means).transpose(0, 2, 1))
         chance = 4 / self.length + np.where(np.isfinite(self.kept).any(), 0, 4 / np.maximum(starts, 1))
         far = (MAD_TO_DEVIATION * np.nan_to_num(middle)) ** 2 - chance
         return np.asarray(LASTING_RANGE * np.sqrt(np.maximum(far, 0)), np.float32)
@@ -202,7 +202,7 @@ class _Window:
     def _levels(self, start: int) -> Values:
         """Level of the peers over that in the past, by signal and block of a stretch."""
         of_peers = self.signals.levels
-        before = median_of_last(of_peers[:, :start]) if self.past is None else self.past.levels
+        before = median(of_peers[:, :start]) if self.past is None else self.past.levels
         levels = _multiples(of_peers[:, start : start + self.length], before[:, None])
         swings = len(levels) // len(KINDS)
         np.minimum(levels[swings:], 1, out=levels[swings:])  # differences of logarithms do not grow with their level
@@ -256,9 +256,9 @@ def past_of(signals: BlockSignals) -> Baseline:
     enough = known * signals.block_seconds >= MIN_PAST_SECONDS
     usual = signals.usual()
     kept = np.asarray(np.where(enough, usual, np.nan), np.float32)
-    own = MAD_TO_DEVIATION * median_of_last(np.abs(signals.differences - usual[:, :, None]))
+    own = np.float32(MAD_TO_DEVIATION) * median(np.abs(signals.differences - usual[:, :, None]))
     slopes, centres = _slopes(signals, np.array([signals.differences.shape[2]]))
-    levels = median_of_last(signals.levels)
+    levels = median(signals.levels)
     return Baseline(kept, levels, signals.spread_over_time(usual), signals.least, own, slopes, centres)
 
 

@@ -301,7 +301,7 @@ def finding_of(
     series: MetricSeries, worker: int, start: int, score: float, evidence: Sequence[Evidence], wrong: float
 ) -> SlowWorker:
     """Finding of a worker that is an outlier from a sample on; its evidence has the strongest metric first."""
-    metrics = [item.signal.removesuffix(f" {SWINGS}").removesuffix(f" {MOVEMENT}") for item in evidence]
+    metrics = [metric_of(item.signal) for item in evidence]
     return SlowWorker(
         worker=series.workers[worker],
         host=series.hosts[worker],
@@ -312,6 +312,11 @@ def finding_of(
         effect=None,
         evidence=tuple(evidence),
     )
+
+
+def metric_of(signal: str) -> str:
+    """Metric of a signal in evidence."""
+    return signal.removesuffix(f" {SWINGS}").removesuffix(f" {MOVEMENT}")
 
 
 def evidence_of(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
@@ -17,13 +16,12 @@ from dask_efficiency.fleet.outliers.block_signals import (
     BlockSignals,
     block_samples,
     block_signals,
-    median_of_last,
     strongest,
 )
 from dask_efficiency.fleet.outliers.departures import Baseline, departures, past_of
 from dask_efficiency.fleet.outliers.metric_series import KINDS, LEVEL, MOVEMENT, MetricSeries, Values, metric_series_of
 from dask_efficiency.runs.trace.run_trace import RunTrace
-from dask_efficiency.straggler.peers import MAD_TO_DEVIATION, MIN_PEERS, Places
+from dask_efficiency.straggler.peers import MAD_TO_DEVIATION, MIN_PEERS, Places, limit, median
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -131,9 +129,10 @@ def find_outliers(
             scores = outlier_scores(signals, before, continuity_seconds=continuity_seconds, share=share)
             departed = []
             if scores is not None:
-                for i in culprits(scores, threshold=threshold, dominance=dominance).tolist():
+                named = culprits(scores, threshold=threshold, dominance=dominance)
+                for i, at in zip(named.tolist(), _onsets(scores, named).tolist(), strict=True):
                     score = float(scores.scores[i]) / threshold
-                    departed.append(signals.finding(i, int(scores.begins[i]), scores.parts[:, i], score))
+                    departed.append(signals.finding(i, round(at / group.step_seconds), scores.parts[:, i], score))
             always = [one for one in always if one.worker not in {each.worker for each in departed}]
             # What others do after a fault that is there from the start may be its consequence.
             least = max((one.score for one in always), default=0.0)
@@ -164,13 +163,12 @@ def outlier_scores(
     worst = found.squares.argmax(axis=1)
     workers = np.arange(len(worst))
     count = len(signals.differences)
-    usual = math.sqrt(2 * math.log(max(count * len(workers), 2)))
     parts = np.zeros((count, len(workers)), np.float32)
     at_worst = found.stretch == worst[found.worker]
     parts[found.signal[at_worst], found.worker[at_worst]] = found.deviation[at_worst]
     most = found.squares[workers, worst]
     begins = found.starts[(found.squares >= most[:, None] / 4).argmax(axis=1)]
-    return OutlierScores(signals, np.sqrt(most) / np.float32(usual), begins, parts)
+    return OutlierScores(signals, np.sqrt(most) / np.float32(limit(count * len(workers))), begins, parts)
 
 
 def _past(history: MetricSeries, series: MetricSeries, floor: Values) -> Baseline | None:
@@ -384,7 +382,7 @@ def _multiples(signals: BlockSignals) -> Values:
     workers = size.shape[1]
     at_fault = min(MOST_AT_FAULT, max(1, int(workers * MOST_SHARE_AT_FAULT)))
     largest = np.maximum(np.sort(size, axis=1)[:, -at_fault - 1], signals.least)
-    moving = median_of_last(signals.levels[-len(signals.floor) :]) > MOVES * signals.floor
+    moving = median(signals.levels[-len(signals.floor) :]) > MOVES * signals.floor
     largest[~np.tile(moving, len(KINDS))] = np.inf
     worse = signals.worse[:, None]
     with np.errstate(invalid="ignore", divide="ignore"):

@@ -10,8 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dask_efficiency.accounts.slow_worker import SlowWorker
-from dask_efficiency.fleet.outliers.block_signals import evenly, median_of_workers
+from dask_efficiency.fleet.outliers.block_signals import evenly
 from dask_efficiency.fleet.outliers.metric_series import MetricSeries, Values
+from dask_efficiency.straggler.peers import median
 
 
 def extended(known: MetricSeries | None, latest: MetricSeries, *, start: float) -> MetricSeries:
@@ -124,4 +125,4 @@ class Habits:
 def _usual(past: MetricSeries, worker: int) -> Values:
     """Median of the machines it is compared with; shape (metrics, samples), NaN without any."""
     alike = np.array([i for i, group in enumerate(past.groups) if group == past.groups[worker]])
-    return median_of_workers(past.values[:, alike[evenly(len(alike))]])[:, 0]
+    return median(past.values[:, alike[evenly(len(alike))]], 1)

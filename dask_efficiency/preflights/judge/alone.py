@@ -7,9 +7,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from statistics import median
 
-from dask_efficiency.preflights.judge.links import RANGE_TO_BEST, fastest_half, median_of_fastest, spread_of_half
+import numpy as np
+
+from dask_efficiency.preflights.judge.links import RANGE_TO_BEST, median_of_fastest
 from dask_efficiency.preflights.judge.readings import ALONE, MIN_Z, THRESHOLD, Component, Reading, Subject
-from dask_efficiency.straggler.peers import MIN_PEERS
+from dask_efficiency.straggler.peers import MIN_PEERS, healthy_spread
 
 #: Ratio from which a worker is measured again: less than what is slow, as a first look has one repetition. Of 1.15, 1.2
 #: and 1.25 the fastest that finds as many workers 1.5 times as slow as three repetitions of everybody do, where these
@@ -84,9 +86,7 @@ def _compared(component: Component, readings: Mapping[str, Reading]) -> dict[str
     # Of the best of three repetitions, as the repetitions of a usual worker show it.
     ranges = [reading.range for reading in readings.values() if math.isfinite(reading.range)]
     noise = RANGE_TO_BEST * median(ranges) if ranges else 0.0
-    scale = math.hypot(
-        spread_of_half([math.log(value / reference) for value in fastest_half(known)]), component.spread, noise
-    )
+    scale = math.hypot(np.nan_to_num(healthy_spread(np.log(known))), component.spread, noise)
     by_address = {}
     for address, value in seconds.items():
         peers = sorted(other / reference for name, other in seconds.items() if name != address)

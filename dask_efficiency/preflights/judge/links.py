@@ -7,7 +7,10 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
 
+import numpy as np
+
 from dask_efficiency.preflights.judge.readings import MIN_LATENCY_SECONDS, MIN_Z, THRESHOLD, Component
+from dask_efficiency.straggler.peers import healthy_spread
 
 #: Slow pairs across two groups, none of them fast, that make their path slow: one may be chance.
 MIN_CROSSING = 2
@@ -70,9 +73,10 @@ class MeasuredPairs:
         for name in dict.fromkeys(name for best in self._best.values() for name in best):
             seconds = [best[name] for best in self._best.values() if name in best]
             self.reference[name] = median_of_fastest(seconds, 2 if final else 4)
-            half = [math.log(self.ratio(name, took)) for took in fastest_half(seconds)]
-            spread = spread_of_half(half) if final else 0.0
-            self.thresholds[name] = max(THRESHOLD, math.exp(MIN_Z * math.hypot(spread, noise, name.spread)))
+            spread = healthy_spread(np.log([self.ratio(name, took) for took in seconds])) if final else 0.0
+            self.thresholds[name] = max(
+                THRESHOLD, math.exp(MIN_Z * math.hypot(np.nan_to_num(spread), noise, name.spread))
+            )
         self._partners: dict[str, set[str]] = {}
         #: Lowest cost of each worker's pairs.
         self._least: dict[str, float] = {}
@@ -216,13 +220,6 @@ def median_of_fastest(seconds: Sequence[float], share: int = 2) -> float:
 
 #: Standard deviation of the best of three normal values, 0.75, over their mean range, 1.69.
 RANGE_TO_BEST = 0.44
-#: Standard deviation of a normal distribution over the spread of its half about the half's median, 0.6.
-HALF_TO_WHOLE = 1.66
-
-
-def spread_of_half(logs: Sequence[float]) -> float:
-    """Standard deviation of all, from the fastest half's logarithms relative to its median."""
-    return HALF_TO_WHOLE * math.sqrt(sum(value * value for value in logs) / len(logs))
 
 
 def fastest_half(seconds: Sequence[float]) -> list[float]:

@@ -20,8 +20,8 @@ from dask_efficiency.show.finding import Finding
 from dask_efficiency.show.log import logger
 from dask_efficiency.straggler.disk import AT_THE_DISK, DiskVerdict, judge_disks
 from dask_efficiency.straggler.observations import Observations, medians
-from dask_efficiency.straggler.peers import healthy_spread
-from dask_efficiency.straggler.score import Scores, Usual, score, threshold, usual_of
+from dask_efficiency.straggler.peers import healthy_spread, limit
+from dask_efficiency.straggler.score import Scores, Usual, score, usual_of
 from dask_efficiency.straggler.signals import FINISHED, LONGER, Unit
 from dask_efficiency.straggler.wording import as_finding
 
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     RunOrTable: TypeAlias = RunTrace | pd.DataFrame
 
-#: Default multiple of :func:`~dask_efficiency.straggler.score.threshold` above which a worker is reported.
+#: Default multiple of :func:`~dask_efficiency.straggler.peers.limit` above which a worker is reported.
 FACTOR = 1.0
 #: Confidence of a finding that blames one of several workers that wait for a host's disk, when nothing tells which one
 #: holds it up: the share of such findings that were right on FlowBench.
@@ -160,23 +160,23 @@ def judge_run(run: ObservedRun, usuals: Mapping[str, Usual], factor: float) -> J
         return Judgement((), count, (), _note_on_two(run))
     accusing = sum(not FINISHED[signal].only_evidence for signal in scores)
     judged = int(enough.sum())
-    limit = threshold(judged, accusing, factor)
+    first = factor * limit(judged * accusing)
     behind = scores["disk"].level if "disk" in scores else np.zeros(count)
     disks = judge_disks(
-        {observations.signal: observations for observations in run.observations}, run.hosts, usuals, behind, limit
+        {observations.signal: observations for observations in run.observations}, run.hosts, usuals, behind, first
     )
     if disks is not None:
         scores = scores | {scored.signal: scored for scored in disks.scores}
     # Each further worker needs less, but at a disk, where some only wait for others.
-    limits, slow, flagged = dict.fromkeys(scores, limit), list[SlowWorker](), -1
+    limits, slow, flagged = dict.fromkeys(scores, first), list[SlowWorker](), -1
     while True:
         every = (_finding(run, worker, scores, limits, disks) for worker in range(count))
         more = [finding for finding in every if finding is not None]
         if (number := sum(finding.cause is not Cause.DISK for finding in more)) <= flagged:
             break
         slow, flagged = more, number
-        lower = threshold(judged, accusing, factor, flagged)
-        limits = {signal: limit if signal in AT_THE_DISK else lower for signal in scores}
+        lower = factor * limit(judged * accusing, named=flagged)
+        limits = {signal: first if signal in AT_THE_DISK else lower for signal in scores}
     findings = _with_hosts(run, scores, slow, factor)
     return Judgement(tuple(sorted(findings, key=lambda finding: -finding.score)), count, lacking)
 
@@ -289,7 +289,7 @@ def _with_hosts(
         middle = np.array([float(np.median(level)) if len(level) else 0.0 for level in judged])
         level = middle - float(np.median(middle))
         scale = math.hypot(healthy_spread(level), FINISHED[scored.signal].floor)
-        above = level[names.index(name)] / scale / threshold(len(names), len(scores), factor)
+        above = level[names.index(name)] / scale / (factor * limit(len(names) * len(scores)))
         if above >= 1.0:
             worst = max(blamed, key=lambda finding: finding.score)
             effect = math.exp(float(np.mean([math.log(finding.effect or 1.0) for finding in blamed])))

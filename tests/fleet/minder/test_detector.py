@@ -7,11 +7,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from dask_efficiency.accounts.slow_worker import Cause
-from dask_efficiency.fleet.minder.detector import Minder, MinderFileError, lasting, load_minder, robust_scores
+from dask_efficiency.fleet.minder.detector import Minder, MinderFileError, load_minder
 from dask_efficiency.fleet.outliers.metric_series import MetricSeries
 from dask_efficiency.runs.trace.archive import pack
 from tests.fleet.minder.test_network import random_autoencoder
@@ -55,7 +53,7 @@ def test_no_worker_is_found_without_a_lasting_fault_among_peers(minder, values):
 
 
 def test_a_burst_is_a_fault_if_less_continuity_is_asked_for(minder):
-    assert [f.worker for f in replace(minder, continuity_seconds=120).find(series(burst()))] == ["3"]
+    assert [f.worker for f in minder.find(series(burst()), continuity_seconds=120)] == ["3"]
 
 
 def test_units_and_the_order_of_the_workers_do_not_matter(minder):
@@ -94,9 +92,6 @@ def test_metrics_that_it_was_not_trained_on_are_refused(minder):
     [
         ({"models": {}}, "models is empty"),
         ({"models": {"all": random_autoencoder(3)}}, "'all' takes 3 metrics"),
-        ({"threshold": 0.0}, "threshold is 0.0"),
-        ({"share": 1.1}, "share is 1.1"),
-        ({"continuity_seconds": float("nan")}, "continuity_seconds is nan"),
     ],
 )
 def test_settings_out_of_range_are_refused(settings, message):
@@ -104,24 +99,33 @@ def test_settings_out_of_range_are_refused(settings, message):
         Minder(**({"models": {"cpu": random_autoencoder()}} | settings))
 
 
-def embeddings(workers: int, *, off: float) -> np.ndarray:
-    found = 0.05 * np.random.default_rng(0).standard_normal((workers, 6, 8)).astype(np.float32)
-    found[1] += np.float32(off)
-    return found
+def test_the_worker_that_is_off_is_the_furthest_at_all_times_and_an_absent_one_has_no_distance(minder):
+    present = healthy(9, seed=4)
+    present[0, 1] -= 30.0
+    absent = np.concatenate([present, np.full_like(present[:, :1], np.nan)], axis=1)
+    away = minder.distances(series(absent)).values[minder.metrics.index("cpu")]
+    assert (away[:9].argmax(axis=0) == 1).all()
+    assert np.isnan(away[9]).all()
+    np.testing.assert_allclose(away[:9], minder.distances(series(present)).values[0], rtol=1e-4)
 
 
-def test_the_worker_that_is_off_has_the_highest_score_and_an_absent_one_none():
-    assert (robust_scores(embeddings(300, off=3.0)).argmax(axis=0) == 1).all()
-    present = embeddings(9, off=2.0)
-    scores = robust_scores(np.concatenate([present, np.full((1, 6, 8), np.nan, np.float32)]))
-    assert np.isnan(scores[9]).all()
-    np.testing.assert_allclose(scores[:9], robust_scores(present), rtol=1e-4)
-    assert np.isfinite(robust_scores(np.ones((5, 2, 8), np.float32))).all()
+def test_distances_are_to_the_peers_of_a_group_and_at_the_windows_last_samples(minder):
+    values = healthy(8, seed=2)
+    both = replace(series(values), groups=(*"aaaabbbb",), start=50.0)
+    of_group = minder.distances(replace(both.only(np.arange(4)), groups=("a",) * 4))
+    assert minder.distances(both).start == 57.0
+    assert minder.distances(both).values.shape == (2, 8, values.shape[2] - 7)
+    low, high = values[:, :4].min(axis=(1, 2)), values[:, :4].max(axis=(1, 2))
+    assert ((low <= high) & np.isfinite(of_group.values).all(axis=(1, 2))).all()
+    np.testing.assert_allclose(minder.distances(both).values[:, :4], of_group.values, rtol=1e-4)
 
 
-MINDER = Minder(
-    {"räte": random_autoencoder(seed=1), "cpu": random_autoencoder(seed=2)}, threshold=5.5, continuity_seconds=61.7
-)
+def test_a_long_run_is_looked_at_in_steps(minder):
+    away = minder.distances(series(healthy(4, seconds=2500)))
+    assert (away.step_seconds, away.values.shape[2]) == (3.0, 831)
+
+
+MINDER = Minder({"räte": random_autoencoder(seed=1), "cpu": random_autoencoder(seed=2)})
 
 
 @pytest.fixture
@@ -133,7 +137,6 @@ def path(tmp_path: Path) -> Path:
 def test_a_detector_comes_back_exactly(path):
     loaded = load_minder(path)
     assert loaded.metrics == ("räte", "cpu")
-    assert (loaded.threshold, loaded.continuity_seconds, loaded.share) == (5.5, 61.7, 0.9)
     windows = np.random.default_rng(0).random((9, 8, 1)).astype(np.float32)
     for name in MINDER.metrics:
         assert np.array_equal(loaded.models[name].reconstruct(windows), MINDER.models[name].reconstruct(windows))
@@ -161,8 +164,6 @@ def _latent(weights: np.ndarray) -> Change:
     [
         (set_to("format", to="other"), "found format 'other'"),
         (set_to("version", to=9), "found version 9"),
-        (set_to("threshold", to=-1.0), "threshold is -1.0"),
-        (set_to("share", to="x"), "'share' is 'x'; expected float"),
         (set_to("metrics", to=["a", "b", "c"]), "'columns.2/encoder_input' is None"),
         (set_to("metrics", to=[]), "models is empty"),
         (set_to("metrics", to=["cpu", "cpu"]), "metric 'cpu' is there twice"),
@@ -174,26 +175,3 @@ def test_a_forged_file_is_refused_with_the_reason(path, change, message):
     path.write_bytes(forged(path.read_bytes(), "minder.json", change))
     with pytest.raises(MinderFileError, match=f"m.model: .*{message}"):
         load_minder(path)
-
-
-def test_a_stray_instant_is_not_where_a_condition_begins_to_last():
-    holds = "...x......" + 90 * "x"
-    assert lasting(np.array([[mark == "x" for mark in holds]]), length=40, share=0.8).tolist() == [10]
-
-
-@given(
-    st.lists(st.lists(st.booleans(), min_size=12, max_size=12), min_size=1, max_size=4),
-    st.integers(1, 12),
-    st.floats(0.1, 1.0),
-)
-def test_lasting_agrees_with_a_count_stretch_by_stretch(rows, length, share):
-    expected = []
-    for row in rows:
-        needed = np.ceil(share * length - 1e-9)
-        starts = [i for i in range(len(row) - length + 1) if sum(row[i : i + length]) >= needed]
-        expected.append(starts[0] + row[starts[0] :].index(True) if starts else -1)
-    assert lasting(np.array(rows), length=length, share=share).tolist() == expected
-
-
-def test_nothing_lasts_in_fewer_instants_than_a_stretch():
-    assert lasting(np.ones((2, 3), bool), length=4, share=0.5).tolist() == [-1, -1]

@@ -5,7 +5,7 @@ import pytest
 
 from dask_efficiency.fleet.minder.network import normalised, windowed
 from dask_efficiency.fleet.outliers.metric_series import MetricSeries
-from tests.straggler.clusters import METRICS, healthy, with_fault
+from tests.straggler.clusters import METRICS, healthy
 
 torch = pytest.importorskip("torch", reason="torch is not installed: nothing to train with")
 pytestmark = pytest.mark.needs("torch")
@@ -34,15 +34,6 @@ def test_training_is_the_same_for_the_same_seed_and_leaves_torchs_own_alone():
     assert not np.array_equal(first.encoder_state, fit(windows, steps=1, seed=4).encoder_state)
 
 
-def test_labels_decide_the_order_of_the_metrics():
-    runs = [healthy(6, seed=1), with_fault(6, worker=2, seed=2, metric=1, onset=0)]
-    series = [MetricSeries.of(run, metrics=METRICS) for run in runs]
-    assert train_minder(series, steps=0).metrics == ("cpu", "rate")
-    assert train_minder(series, [[], ["2"]], steps=0).metrics == ("rate", "cpu")
-
-
-def test_runs_that_are_too_short_and_labels_of_other_runs_are_refused():
+def test_runs_that_are_too_short_are_refused():
     with pytest.raises(ValueError, match="1 runs have no 8 samples"):
         train_minder([MetricSeries.of(healthy(4)[:, :, :5], metrics=METRICS)])
-    with pytest.raises(ValueError, match="workers of 2 runs; expected those of 1"):
-        train_minder([MetricSeries.of(healthy(4), metrics=METRICS)], [[], []], steps=0)

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from dask_efficiency.fleet.outliers.block_signals import block_signals, median_of_last, median_of_workers
+from dask_efficiency.fleet.outliers.block_signals import block_signals
 from dask_efficiency.fleet.outliers.metric_series import MetricSeries
 
 
@@ -41,9 +41,3 @@ def test_one_worker_with_errors_gives_a_spread_to_a_median_of_zero():
     values[0, 3, 30:] = 5
     signals = block_signals(MetricSeries.of(values, metrics=["errors"]))
     assert signals.spread_over_time(signals.usual())[0] > 0
-
-
-def test_medians_leave_out_missing_values():
-    values = np.array([[[1, np.nan], [3, np.nan], [np.nan, np.nan]]], np.float32)
-    np.testing.assert_array_equal(median_of_workers(values), [[[2, np.nan]]])
-    np.testing.assert_array_equal(median_of_last(values), [[1, 3, np.nan]])
