@@ -11,7 +11,7 @@ from dask_efficiency.accounts.slow_worker import Cause, Evidence, SlowWorker, co
 from dask_efficiency.accounts.tables import Bool
 from dask_efficiency.straggler.history import History
 from dask_efficiency.straggler.live_score import CLEARED, MIN_INTERVALS, MIN_RESIDUAL, PERSISTENT, LiveScores
-from dask_efficiency.straggler.peers import Floats, Places, median_of_others
+from dask_efficiency.straggler.peers import Floats, Places, beside_peers, median_of_others
 from dask_efficiency.straggler.signals import (
     BESIDE_TASKS,
     CORE_WAIT,
@@ -230,20 +230,15 @@ def _evidence(scores: LiveScores, i: int, z: Floats, share: WithPeers) -> tuple[
     for signal in np.argsort(-z).tolist():
         if not z[signal] >= scores.limit * HYSTERESIS:
             break
-        others = np.delete(scores.mean[signal], i)
-        others = others[np.isfinite(others)] if np.isfinite(others).any() else np.zeros(1)
-        middle = np.median(others)
-        values = np.array([scores.mean[signal, i], 0.0, others.min() - middle, others.max() - middle])
+        figures = scores.mean[signal]
         if signal == CPU_SHARE:
-            usual = share[1] if math.isfinite(share[1]) else 0.0
-            values = np.clip(usual - values, 0.0, 1.0)[[0, 1, 3, 2]]
+            figures = np.clip((share[1] if math.isfinite(share[1]) else 0.0) - figures, 0.0, 1.0)
         elif LIVE[_NAMES[signal]].unit is Unit.TIMES_AS_LONG:
-            values = np.exp(values)
+            figures = np.exp(figures)
         else:
-            values = np.maximum(values + middle, 0.0)
-        value, peers, low, high = values.tolist()
+            figures = np.maximum(figures, 0.0)
         tasks = int(scores.tasks[signal, i])
-        shown.append(Evidence(_NAMES[signal], value, peers, low, high, float(scores.z[signal, i]), tasks))
+        shown.append(beside_peers(_NAMES[signal], figures, i, z=float(scores.z[signal, i]), tasks=tasks))
     return tuple(shown)
 
 

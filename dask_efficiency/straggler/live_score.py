@@ -10,7 +10,7 @@ import numpy as np
 
 from dask_efficiency.accounts.tables import Bool
 from dask_efficiency.straggler.history import History
-from dask_efficiency.straggler.peers import Floats, Places, healthy_spread, limit
+from dask_efficiency.straggler.peers import Floats, Places, healthy_spread, limit, spread_with_past
 from dask_efficiency.straggler.signals import DURATION, GPU_KERNEL, LIVE
 
 #: A worker is judged by the last intervals that hold 20 tasks, and at least 7 of them; where tasks are rare, by the
@@ -34,9 +34,8 @@ FEW_WORKERS = 1.0
 #: By signal, the least residual of a slow worker, and the least spread that is assumed.
 MIN_RESIDUAL = np.array([signal.min_residual for signal in LIVE.values()])
 FLOOR = np.array([signal.floor for signal in LIVE.values()])
-#: Weight of an interval in the usual spread, and the most by which the present one may exceed it; guesses.
+#: Weight of an interval in the usual spread; a guess.
 SPREAD_LEARNING = 0.05
-MAX_SPREAD = 3.0
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -127,8 +126,7 @@ class LiveScoring:
 
     def _scale(self, group: Hashable, signal: int, mean: Floats) -> float:
         usual = float(self._spread[group][signal]) if group in self._spread else math.nan
-        bounded = np.fmin(healthy_spread(mean), MAX_SPREAD * usual)
-        return math.hypot(np.nan_to_num(np.fmax(usual, bounded)), FLOOR[signal])
+        return math.hypot(np.nan_to_num(spread_with_past(healthy_spread(mean), usual)), FLOOR[signal])
 
     def _learn(self, group: Hashable, scores: LiveScores) -> None:
         """Learn the usual spread from intervals in which nobody seems slow."""

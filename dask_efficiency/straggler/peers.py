@@ -11,6 +11,8 @@ import numpy as np
 import numpy.ma  # np.median imports it when it is first called, which would hold a scheduler up for 10 ms
 from numpy.typing import NDArray
 
+from dask_efficiency.accounts.slow_worker import Evidence
+
 Floats = NDArray[np.float64]
 Real = TypeVar("Real", np.float32, np.float64)
 Places = NDArray[np.intp]
@@ -66,6 +68,15 @@ def healthy_spread(values: Floats) -> float:
     return float(np.sqrt(np.mean(better * better)))
 
 
+#: Bound on the present spread of healthy workers, in multiples of the usual one.
+MAX_SPREAD = 3.0
+
+
+def spread_with_past(now: float, usual: float) -> float:
+    """Spread of healthy workers: the present one, within bounds by what is usual; NaN if neither is known."""
+    return float(np.fmax(usual, np.fmin(now, MAX_SPREAD * usual)))
+
+
 def limit(comparisons: int, *, named: int = 0) -> float:
     """About how far, in standard deviations, the most extreme of so many normal numbers comes.
 
@@ -73,6 +84,14 @@ def limit(comparisons: int, *, named: int = 0) -> float:
     Benjamini and Hochberg (1995), from the strictest on.
     """
     return math.sqrt(2 * math.log(max(comparisons / (named + 1), 2)))
+
+
+def beside_peers(signal: str, figures: Floats, who: int, *, z: float, tasks: int) -> Evidence:
+    """Figure of a worker, with the median, the least and the most of its peers; NaN are left out."""
+    others = np.delete(figures, who)
+    others = others[np.isfinite(others)]
+    low, middle, high = np.quantile(others, (0, 0.5, 1)).tolist() if len(others) else (math.nan,) * 3
+    return Evidence(signal, float(figures[who]), middle, low, high, z, tasks)
 
 
 #: Numbers compared in one piece: about 2 ms.

@@ -99,7 +99,14 @@ import numpy as np
 
 from dask_efficiency.accounts.tables import Bool, Float64, Int64
 from dask_efficiency.straggler.observations import Observations, medians, sized
-from dask_efficiency.straggler.peers import MAD_TO_DEVIATION, healthy_spread, limit, median, median_of_others
+from dask_efficiency.straggler.peers import (
+    MAD_TO_DEVIATION,
+    healthy_spread,
+    limit,
+    median,
+    median_of_others,
+    spread_with_past,
+)
 from dask_efficiency.straggler.signals import FINISHED, LONGER
 
 #: Observations, or else kinds of work, that are enough to judge a worker by. Of 3, 4 and 5 observations, 3 and 4 found
@@ -142,8 +149,6 @@ PEER = 2.0
 MIN_HEALTHY = 0.2
 #: Quantile of healthy workers' observations that counts as the usual maximum.
 RARELY = 0.95
-#: Bound on a run's spread, in multiples of the spread in history.
-MAX_SPREAD = 3.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -345,7 +350,7 @@ def _scale(level: Float64, between: float, floor: float, sampling: float) -> flo
     better = level[level <= ROUNDING]  # stragglers do not widen their root mean square
     spread = float(np.sqrt(np.mean(better * better))) if len(better) else 0.0
     if math.isfinite(between):
-        spread = max(min(spread, MAX_SPREAD * between), between)
+        spread = spread_with_past(spread, between)
     else:
         # the spread of a few workers is often small by chance
         spread = max(spread * (1.0 + FEW / max(len(level), 1)), sampling)

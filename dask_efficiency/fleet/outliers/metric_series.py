@@ -14,6 +14,7 @@ from dask_efficiency.accounts.slow_worker import Cause, Evidence, SlowWorker, co
 from dask_efficiency.accounts.tables import MISSING, Float64
 from dask_efficiency.runs.trace.run_trace import RunTrace
 from dask_efficiency.runs.trace.schema import Series
+from dask_efficiency.straggler.peers import beside_peers
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -334,10 +335,9 @@ def evidence_of(
     if kind != LEVEL:
         squares = np.where(known, (values - of_worker[:, None]) ** 2, 0)
         of_worker = np.sqrt(squares.sum(axis=1) / np.maximum(counts, 1))
-    others = of_worker[(counts > 0) & (np.arange(len(values)) != worker)]
-    low, middle, high = np.quantile(others, (0, 0.5, 1)).tolist() if len(others) else (math.nan,) * 3
     name = metric if kind == LEVEL else f"{metric} {kind}"
-    return Evidence(name, float(of_worker[worker]), middle, low, high, float(z), int(counts[worker]))
+    figures = np.where((counts > 0) | (np.arange(len(values)) == worker), of_worker, np.nan)
+    return beside_peers(name, figures, worker, z=float(z), tasks=int(counts[worker]))
 
 
 def filled(values: Values, *, reach: int) -> Values:

@@ -20,7 +20,7 @@ from dask_efficiency.show.finding import Finding
 from dask_efficiency.show.log import logger
 from dask_efficiency.straggler.disk import AT_THE_DISK, DiskVerdict, judge_disks
 from dask_efficiency.straggler.observations import Observations, medians
-from dask_efficiency.straggler.peers import healthy_spread, limit
+from dask_efficiency.straggler.peers import beside_peers, healthy_spread, limit
 from dask_efficiency.straggler.score import Scores, Usual, score, usual_of
 from dask_efficiency.straggler.signals import FINISHED, LONGER, Unit
 from dask_efficiency.straggler.wording import as_finding
@@ -251,13 +251,10 @@ def _since(observations: Observations | None, worker: int, level: float) -> floa
 def _evidence(worker: int, scores: Mapping[str, Scores]) -> tuple[Evidence, ...]:
     evidence = []
     for signal, scored in scores.items():
-        others = np.exp(np.delete(scored.level, worker)[np.delete(scored.enough, worker)])
-        if scored.enough[worker] and len(others):
-            value, z = math.exp(float(scored.level[worker])), float(scored.z[worker])
-            low, high = float(others.min()), float(others.max())
-            evidence.append(
-                Evidence(signal, value, float(np.median(others)), low, high, z, int(scored.observations[worker]))
-            )
+        if scored.enough[worker] and scored.enough.sum() > 1:
+            figures = np.exp(np.where(scored.enough, scored.level, np.nan))
+            z, tasks = float(scored.z[worker]), int(scored.observations[worker])
+            evidence.append(beside_peers(signal, figures, worker, z=z, tasks=tasks))
     return tuple(sorted(evidence, key=lambda item: -item.z))
 
 
