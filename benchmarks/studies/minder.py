@@ -1,0 +1,300 @@
+"""Minder, what its authors compared it with, and find_outliers, on three generators of fleets.
+
+``python -m benchmarks.studies.minder [--generator first second third]`` trains on some windows, chooses each method's
+threshold on others, and prints of a third part F1 with its 95 % interval from resampled windows, precision, recall,
+and medians of the seconds from the onset until a right machine is named, before which all are wrong, and of CPU time.
+
+Minder (Deng et al., NSDI 2025) compares reconstructions of one metric after the other by Euclidean distances between
+machines, and names one that is the furthest for four minutes. As in its section 6, RAW has samples in place of
+reconstructions, CON one vector of all metrics' reconstructions, INT one network for all metrics; Manhattan and
+Chebyshev are other distances, Mahalanobis is that of each metric's first four moments over a minute; without
+continuity the first look names; fewer metrics are the three that tell faults best, more are all that there are. Each
+looks every ten seconds. find_outliers has its defaults, and is asked again each minute after the onset.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from statistics import median
+
+# one core, as others share the machine
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
+import numpy as np
+from numpy.typing import NDArray
+
+from benchmarks import stragglers_fleet as fleet
+from benchmarks import stragglers_generator as generator
+from benchmarks import stragglers_stillness as stillness
+from benchmarks.figures import figure
+from benchmarks.stragglers_outliers import SECOND, drawn_machines, f1
+from dask_efficiency.fleet.minder.detector import WINDOW_SAMPLES, Minder, embedded, lasting
+from dask_efficiency.fleet.minder.network import Autoencoder, normalised, windowed
+from dask_efficiency.fleet.minder.train import fit, train_minder
+from dask_efficiency.fleet.outliers.metric_series import MetricSeries, filled
+from dask_efficiency.fleet.outliers.outliers import find_outliers
+
+Scores = NDArray[np.float32]
+
+#: Seconds between two looks, and looks for which a machine must be the furthest, by share.
+STRIDE, CONTINUITY, SHARE = 10, 24, 0.9
+#: Thresholds to choose from; a z-score among N machines is at most sqrt(N - 1).
+THRESHOLDS = (1.2, 1.4, 1.6, 1.8, 2.0, 2.3, 2.6, 3.0, 3.5, 4.0, 5.0, 6.0, 8.0, 11.0)
+#: Machines of a task at most, and how many metrics are fewer.
+MOST_MACHINES, FEWER = 100, 3
+#: Metrics of the paper, in the generators' names; those that a generator has beyond are more.
+PAPERS = {*generator.HOST_NAMES, "cpu_usage", "gpu_duty_cycle", "pfc_tx_rate", "nvlink_bandwidth", "memory_usage"}
+OURS, WITHOUT = "find_outliers", "without continuity"
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """All metrics of a task's machines, and the truth."""
+
+    series: MetricSeries
+    faulty: tuple[int, ...]
+    #: Seconds from the first sample; -1 where there is no fault.
+    onset: float
+
+
+def first(seed: int) -> Window:
+    made = generator.generate(seed, machines=drawn_machines(SECOND, seed, most=MOST_MACHINES))
+    names = tuple("memory_usage" if name == "memory" else name for name in generator.METRICS)
+    return Window(MetricSeries.of(made.values, metrics=names), made.faulty, made.onset)
+
+
+def second(seed: int) -> Window:
+    made = fleet.generate(seed, machines=drawn_machines(SECOND, seed, most=MOST_MACHINES))
+    return Window(MetricSeries.of(made.values, metrics=made.metrics), made.faulty, made.onset or -1.0)
+
+
+def third(seed: int) -> Window:
+    made = stillness.generate(seed, machines=max(8, drawn_machines(SECOND, seed, most=MOST_MACHINES)))
+    series = MetricSeries.of(made.values, metrics=made.metrics, step_seconds=made.every_seconds)
+    return Window(series, made.faulty, -1.0 if made.onset is None else made.onset)
+
+
+GENERATORS: dict[str, tuple[Callable[[int], Window], Sequence[int], Sequence[int], Sequence[int]]] = {
+    "first": (first, generator.TRAIN, generator.TUNE, generator.REPORT),
+    "second": (second, fleet.TRAIN, fleet.TUNE, fleet.REPORT),
+    "third": (third, stillness.TRAIN, stillness.TUNE, stillness.REPORT),
+}
+
+
+# -- what is compared ------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Trained:
+    """A network for each metric, in the order in which they tell faults, and one for the paper's together."""
+
+    minder: Minder
+    papers: tuple[str, ...]
+    together: Autoencoder
+
+    @classmethod
+    def on(cls, windows: Sequence[Window], steps: int) -> Trained:
+        runs = [window.series for window in windows]
+        minder = train_minder(runs, [[str(one) for one in window.faulty] for window in windows], steps=steps)
+        papers = tuple(name for name in minder.metrics if name in PAPERS)
+        random = np.random.default_rng(0)
+        examples = []
+        for run in runs:
+            flat = stacked(run, papers).reshape(-1, WINDOW_SAMPLES, len(papers))
+            flat = flat[np.isfinite(flat).all(axis=(1, 2))]
+            examples.append(flat[random.choice(len(flat), min(len(flat), 2_000), replace=False)])
+        return cls(minder, papers, fit(np.concatenate(examples), steps=steps, seed=0))
+
+
+def samples(series: MetricSeries, name: str, length: int = WINDOW_SAMPLES) -> Scores:
+    """Windows of a metric between 0 and 1, with gaps filled: (machines, looks, samples)."""
+    values = normalised(series.values[[series.metrics.index(name)]])
+    stride = max(1, round(STRIDE / series.step_seconds))
+    return windowed(filled(values, reach=round(30 / series.step_seconds))[0], length=length, stride=stride)
+
+
+def stacked(series: MetricSeries, names: Sequence[str]) -> Scores:
+    """Windows of several metrics: (machines, looks, samples, metrics)."""
+    return np.stack([samples(series, name) for name in names], axis=3)
+
+
+def reconstructed(trained: Trained, series: MetricSeries, names: Sequence[str]) -> list[Scores]:
+    return [embedded(trained.minder.models[name], samples(series, name)) for name in names]
+
+
+def integrated(trained: Trained, series: MetricSeries) -> Scores:
+    windows = stacked(series, trained.papers)
+    flat = windows.reshape(-1, *windows.shape[2:])
+    return trained.together.reconstruct(flat).reshape(*windows.shape[:2], -1)
+
+
+def farthest(embeddings: Scores, order: float = 2) -> Scores:
+    """Sum of a machine's distances to all others, as a z-score: the paper's normal score (its section 4.4)."""
+    sums = np.empty(embeddings.shape[:2], np.float32)
+    for look in range(embeddings.shape[1]):
+        mine = embeddings[:, look]
+        theirs = mine[np.isfinite(mine).all(axis=1)]
+        sums[:, look] = np.linalg.norm(mine[:, None] - theirs[None], ord=order, axis=2).sum(axis=1)
+    return scored(sums)
+
+
+def scored(sums: Scores) -> Scores:
+    known = np.isfinite(sums)
+    count = np.maximum(known.sum(axis=0), 1)
+    mean = np.where(known, sums, 0).sum(axis=0) / count
+    spread = np.sqrt(np.where(known, (sums - mean) ** 2, 0).sum(axis=0) / count)
+    return np.asarray((sums - mean) / np.maximum(spread, 1e-9), np.float32)
+
+
+def mahalanobis(series: MetricSeries, names: Sequence[str]) -> Scores:
+    """Distance of a machine's moments of the last minute from all machines', as a z-score."""
+    parts = []
+    for name in names:
+        last = samples(series, name, round(60 / series.step_seconds))
+        mean, spread = last.mean(axis=2), np.maximum(last.std(axis=2), 1e-6)
+        z = (last - mean[..., None]) / spread[..., None]
+        parts += [mean, spread, (z**3).mean(axis=2), (z**4).mean(axis=2)]
+    features = np.stack(parts, axis=2)
+    distances = np.full(features.shape[:2], np.nan, np.float32)
+    for look in range(features.shape[1]):
+        known = np.isfinite(features[:, look]).all(axis=1)
+        if known.sum() >= fleet.MIN_MACHINES:
+            away = features[known, look] - features[known, look].mean(axis=0)
+            inverse = np.linalg.pinv(np.cov(away.T), rcond=1e-4)
+            distances[known, look] = np.sqrt(np.maximum(np.einsum("ij,jk,ik->i", away, inverse, away), 0))
+    return scored(distances)
+
+
+def methods(trained: Trained) -> dict[str, Callable[[MetricSeries], list[Scores]]]:
+    """Scores of machines by metric, or by what is in its place."""
+    papers = trained.papers
+
+    def by_metric(names: Sequence[str], order: float = 2) -> Callable[[MetricSeries], list[Scores]]:
+        return lambda series: [farthest(one, order) for one in reconstructed(trained, series, names)]
+
+    return {
+        "Minder": by_metric(papers),
+        "RAW": lambda series: [farthest(samples(series, name)) for name in papers],
+        "CON": lambda series: [farthest(np.concatenate(reconstructed(trained, series, papers), axis=2))],
+        "INT": lambda series: [farthest(integrated(trained, series))],
+        "Manhattan": by_metric(papers, 1),
+        "Chebyshev": by_metric(papers, np.inf),
+        "Mahalanobis": lambda series: [mahalanobis(series, papers)],
+        WITHOUT: by_metric(papers),
+        "fewer metrics": by_metric(papers[:FEWER]),
+        "more metrics": by_metric(trained.minder.metrics),
+    }
+
+
+# -- judging ---------------------------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class Found:
+    """Machines that a method named by threshold, each with the second in which it did, and CPU seconds that it took."""
+
+    named: dict[float, dict[int, float]]
+    seconds: float = 0.0
+
+
+def furthest(scores: Sequence[Scores], length: int) -> Found:
+    """Minder's search: the first metric in which the same machine is the furthest for long enough names it."""
+    found = Found({threshold: {} for threshold in THRESHOLDS})
+    for score in scores:
+        score = np.where(np.isfinite(score), score, -np.inf)
+        best, height = score.argmax(axis=0), score.max(axis=0)
+        rows = np.unique(best)
+        for threshold in THRESHOLDS:
+            since = lasting((best == rows[:, None]) & (height > threshold), length=length, share=SHARE)
+            if not found.named[threshold] and (since >= 0).any():
+                one = int(np.argmin(np.where(since >= 0, since, np.inf)))
+                found.named[threshold] = {int(rows[one]): float(since[one] + length) * STRIDE}
+    return found
+
+
+def ours(window: Window) -> Found:
+    """find_outliers of the whole window, and of what there is each minute after the onset."""
+    began = time.process_time()
+    named = {int(one.worker): float("nan") for one in find_outliers(window.series)}
+    found = Found({0.0: named}, time.process_time() - began)
+    right = {*named} & {*window.faulty}
+    step = window.series.step_seconds
+    for end in np.arange(window.onset + 60, window.series.values.shape[2] * step, 60) if right else ():
+        part = replace(window.series, values=window.series.values[:, :, : int(end / step)])
+        if right & {int(one.worker) for one in find_outliers(part)}:
+            return Found({0.0: named | dict.fromkeys(right, float(end))}, found.seconds)
+    return found
+
+
+def of_metrics(series: MetricSeries, names: tuple[str, ...]) -> MetricSeries:
+    return replace(series, metrics=names, values=series.values[[series.metrics.index(name) for name in names]])
+
+
+def judged(windows: Sequence[Window], trained: Trained) -> Iterator[tuple[str, list[Found]]]:
+    yield OURS, [ours(replace(window, series=of_metrics(window.series, trained.papers))) for window in windows]
+    for name, scores in methods(trained).items():
+        found, length = [], 1 if name == WITHOUT else CONTINUITY
+        for window in windows:
+            began = time.process_time()
+            found.append(furthest(scores(window.series), length))
+            found[-1].seconds = time.process_time() - began
+        yield name, found
+
+
+def counts(windows: Sequence[Window], found: Sequence[Found], threshold: float) -> NDArray[np.int64]:
+    """By window: right, false and missed machines."""
+    rows = []
+    for one, window in zip(found, windows, strict=True):
+        named = one.named[threshold]
+        right = {machine for machine in window.faulty if machine in named and not named[machine] < window.onset}
+        rows.append((len(right), len(named) - len(right), len(window.faulty) - len(right)))
+    return np.array(rows, np.int64)
+
+
+def line(name: str, windows: Sequence[Window], found: Sequence[Found], threshold: float) -> str:
+    rows = counts(windows, found, threshold)
+    right, false, missed = rows.sum(axis=0)
+    drawn = np.random.default_rng(0).integers(0, len(rows), (1000, len(rows)))
+    low, high = np.quantile([f1(rows[one].sum(axis=0)) for one in drawn], (0.025, 0.975))
+    waits = [
+        at - window.onset
+        for window, one in zip(windows, found, strict=True)
+        for machine, at in one.named[threshold].items()
+        if machine in window.faulty and at >= window.onset
+    ]
+    reaction = f"{median(waits):7.0f}" if waits else f"{'-':>7}"
+    rates = f"{right / max(right + false, 1):9.2f} {right / max(right + missed, 1):6.2f}"
+    scores = f"{f1(rows.sum(axis=0)):5.2f} [{low:.2f}, {high:.2f}] {rates}"
+    return f"{name:20} {scores} {reaction} {median(one.seconds for one in found):7.2f}"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--generator", choices=GENERATORS, nargs="+", default=[*GENERATORS])
+    parser.add_argument("--train", type=int, default=12, help="windows to train on")
+    parser.add_argument("--steps", type=int, default=400, help="of training, for each network")
+    parser.add_argument("--tune", type=int, default=30, help="windows to choose thresholds on")
+    parser.add_argument("--windows", type=int, default=60, help="windows to report on")
+    given = parser.parse_args()
+    for name in given.generator:
+        make, *seeds = GENERATORS[name]
+        numbers = given.train, given.tune, given.windows
+        train, tune, report = ([make(one) for one in of[:some]] for of, some in zip(seeds, numbers, strict=True))
+        trained = Trained.on(train, given.steps)
+        print(f"=== {name} generator; metrics: {', '.join(trained.papers)}", flush=True)
+        print(f"{'':20} {'F1':>5} {'95 %':12} {'precision':>9} {'recall':>6} {'seconds':>7} {'CPU s':>7}", flush=True)
+        chosen = {}
+        for method, found in judged(tune, trained):
+            scores = {threshold: f1(counts(tune, found, threshold).sum(axis=0)) for threshold in found[0].named}
+            chosen[method] = max(scores, key=scores.__getitem__)
+        for method, found in judged(report, trained):
+            print(line(method, report, found, chosen[method]), flush=True)
+            figure(f"F1 of {method}, {name}", f1(counts(report, found, chosen[method]).sum(axis=0)))
+
+
+if __name__ == "__main__":
+    main()
