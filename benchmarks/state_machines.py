@@ -258,11 +258,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     print_compared(args.modes, figures, "k instructions")
     base = args.modes[0]
     for mode in args.modes[1:]:
-        figure(
-            f"added by {mode}",
-            [m - o for m, o in zip(figures[mode], figures[base], strict=True)],
-            "k instructions a task",
-        )
+        added = [round(here - without) for here, without in zip(figures[mode], figures[base], strict=True)]
+        figure(f"added by {mode}", added, "k instructions a task")
     if args.json:
         args.json.write_text(json.dumps(rounds[-1]), encoding="utf-8")
 

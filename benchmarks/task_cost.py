@@ -101,7 +101,7 @@ def bytecodes(mode: str, tasks: int) -> None:
 
     run(work, SLOWNESS)
     counted.print(tasks)
-    figure(f"bytecodes a task, {mode}", counted.executed.total() / tasks)
+    figure(f"bytecodes a task, {mode}", round(counted.executed.total() / tasks))
 
 
 def _compute(mode: str, work: str, tasks: int) -> None:
