@@ -208,7 +208,7 @@ class _Account:
         """Take the weights until an instant, and the times in use."""
         last = history[-1]
         at = min(max(at, self.changes[0].since.at), last.at)
-        over = sum(change.since.at <= at for change in self.changes)
+        over = bisect_right(self.changes, at, key=lambda change: change.since.at)
         before, slots = self.changes[over - 1]
         after = self.changes[over].since if over < len(self.changes) else last
         i = bisect_right(history, at, key=_AT)
