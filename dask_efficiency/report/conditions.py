@@ -127,7 +127,7 @@ class Conditions:
     client_phase: str = ""
     #: What it did then, by its samples: ``"compute"``; empty if not known.
     client_activity: str = ""
-    #: Seconds in which it built graphs, for each task.
+    #: Seconds in which it went through lists and the like by item as it built graphs, for each task.
     building: float = 0.0
     #: True if it slept while work was outstanding, too, as one does that polls.
     polls: bool = False

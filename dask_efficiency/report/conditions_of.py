@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections import Counter
 
 from dask_efficiency.accounts.buckets import GOOD, HELD, Breakdown, Bucket, cause_name
@@ -42,7 +43,7 @@ from dask_efficiency.report.model import EfficiencyReport
 from dask_efficiency.report.sizes import sizes_of
 from dask_efficiency.report.skew import larger_input, longest_slept, median_seconds, ran_alone, ran_in_turn
 from dask_efficiency.report.turnover import FEW_STAYED, came_and_went
-from dask_efficiency.report.values import LongHold
+from dask_efficiency.report.values import ClientRow, LongHold
 from dask_efficiency.report.wall_clock import client_doing, client_phase, sending, time_of_client_counts, waited_in_turn
 from dask_efficiency.show.figures import format_count
 from dask_efficiency.show.finding import MOST
@@ -55,6 +56,10 @@ RUN_FUNCTION = "run_function"
 _OF_TASKS = (STREAM, SENDING, RECEIVING, STEP)
 #: Parts that take workers' events in and hand them on, as of ``Worker.log_event`` and ``client.forward_logging``.
 _OF_EVENTS = ("event", "log-event")
+#: Functions of Dask's that look for tasks in each item of what they are given.
+_BY_ITEM = re.compile(
+    r"unpack_collections|unpack_remotedata|pack_data|parse_input|convert_legacy_\w+|NestedContainer\."
+)
 
 
 def conditions_of(report: EfficiencyReport) -> Conditions:
@@ -133,7 +138,7 @@ def conditions_of(report: EfficiencyReport) -> Conditions:
         loop_of_events=_events(report)[0] > MOST,
         client_phase=client_phase(report),
         client_activity=doing.activity if doing is not None and time_of_client_counts(report) else "",
-        building=sum(row.ns for row in report.client if row.activity == "build") / 1e9 / tasks if tasks else 0.0,
+        building=sum(row.ns for row in report.client if _goes_by_item(row)) / 1e9 / tasks if tasks else 0.0,
         polls=_polls(report),
         sent_by=sender.line.function if sender is not None and sender.by_library else "",
         in_turn=sender is not None and sender.share > MOST and waited_in_turn(report, sender.line),
@@ -146,6 +151,10 @@ def conditions_of(report: EfficiencyReport) -> Conditions:
         ran_in_turn=ran_in_turn(report, waited_for),
         longest_slept=longest_slept(report),
     )
+
+
+def _goes_by_item(row: ClientRow) -> bool:
+    return row.activity == "build" and any(_BY_ITEM.match(frame.function) for frame in row.stack)
 
 
 def _polls(report: EfficiencyReport) -> bool:

@@ -228,6 +228,12 @@ meta: Dask calls your function, on the client, to learn what it returns
     stack: dask/array/* compute_meta > .
     share: 0.3
     Pass meta=, an empty result of the same columns and types: without it, Dask tries the function each time.
+vindex: Points picked by vindex, one by one
+    kinds: client busy python
+    stack: dask/array/core.py *_vindex*
+    stack: dask/array/core.py *_vindex* > *
+    share: 0.3
+    Index one axis after the other, as x[rows][:, columns]: vindex picks each point by itself.
 actors: Waiting for answers of actors, which are sent to whoever asked
     kinds: client waits
     stack: distributed/actor.py *

@@ -421,6 +421,13 @@ SEEN = [
         + "dask/dataframe/dask_expr/_repartition.py RepartitionSize._lower > dask/base.py compute",
     ),
     _seen(
+        "vindex",
+        "client",
+        "7: me/a.py f > dask/utils.py IndexCallable.__getitem__ > dask/array/core.py Array._vindex > "
+        "dask/array/core.py _vindex_array > numpy/_core/multiarray.py min_scalar_type",
+    ),
+    _seen("vindex", "busy", "7: dask/_task_spec.py Task.__call__ > dask/array/core.py _vindex_slice_and_transpose"),
+    _seen(
         "models",
         "client",
         "7: me/a.py f > distributed/client.py Client.submit > distributed/protocol/pickle.py dumps > torch/storage.py f",
