@@ -243,8 +243,13 @@ def is_the_users(file: str) -> bool:
 
 def _starts_a_command(file: str) -> bool:
     """Check for a console script, which an installer wrote and which calls a library's ``main()``."""
-    folder, name = os.path.split(os.path.abspath(file))
-    return folder == fitting(sysconfig.get_path("scripts")) and "." not in name
+    folder, name = os.path.split(file)
+    if "." in name:
+        return False
+    try:  # as ``.venv/bin/dask-efficiency`` it has no whole path
+        return os.path.abspath(folder) == fitting(sysconfig.get_path("scripts"))
+    except OSError:  # the working directory is gone
+        return False
 
 
 @cache

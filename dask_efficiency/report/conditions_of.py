@@ -58,7 +58,7 @@ _OF_TASKS = (STREAM, SENDING, RECEIVING, STEP)
 _OF_EVENTS = ("event", "log-event")
 #: Functions of Dask's that look for tasks in each item of what they are given.
 _BY_ITEM = re.compile(
-    r"unpack_collections|unpack_remotedata|pack_data|parse_input|convert_legacy_\w+|NestedContainer\."
+    r"(?:unpack_collections|unpack_remotedata|pack_data|parse_input|convert_legacy_task)(?:\.<locals>.*)?$|NestedContainer\."
 )
 
 
@@ -154,7 +154,8 @@ def conditions_of(report: EfficiencyReport) -> Conditions:
 
 
 def _goes_by_item(row: ClientRow) -> bool:
-    return row.activity == "build" and any(_BY_ITEM.match(frame.function) for frame in row.stack)
+    inside = (frame.function for frame in row.stack if not is_the_users(frame.file))
+    return row.activity == "build" and any(map(_BY_ITEM.match, inside))
 
 
 def _polls(report: EfficiencyReport) -> bool:

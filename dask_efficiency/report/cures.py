@@ -14,6 +14,9 @@ from dask_efficiency.report.recipe_text import Weighted
 from dask_efficiency.report.recipes import recipe_for
 from dask_efficiency.show.finding import Basis, Finding
 
+#: Recipes whose cure is the one that a replay of their loss has: more threads, processes, or larger partitions.
+REPLAYED = frozenset(("object-store", "http", "sql", "drawing", "graphs-in-python", "bags", "repartition", "rechunked"))
+
 
 def with_recipe(
     report: EfficiencyReport,
@@ -24,7 +27,7 @@ def with_recipe(
 ) -> Finding:
     """Give a finding the title of the recipe that fits it, if any, and its advice unless facts speak against that.
 
-    What a replay of another cure saves is no promise of the recipe's: its saving is a bound.
+    What a replay of another cure saves is no promise of the recipe's, whose saving is a bound.
     """
     prefixes = prefixes or {}
     recipe = recipe_for(found.kind, stacks, prefixes=prefixes, lines=senders(report, prefixes))
@@ -32,7 +35,7 @@ def with_recipe(
         return found
     if holds_any(recipe.unless_fact, facts):
         return replace(found, title=recipe.title, page=recipe.page)
-    if found.basis is Basis.REPLAYED:
+    if found.basis is Basis.REPLAYED and recipe.name not in REPLAYED:
         most = max(found.saves_seconds or 0.0, bounded_saving(report, found.kind, found.lost_seconds))
         found = replace(found, saves_seconds=most, saves_interval=None, basis=Basis.BOUNDED)
     return replace(found, title=recipe.title, advice=recipe.advice, page=recipe.page)

@@ -93,9 +93,10 @@ class Load:
     def take_seconds(self, server: str, seconds: float) -> None:
         """Take off time of a server's event loop in which something else was done."""
         types = self.seconds.get(server) or defaultdict[str, float](float)
-        whole = sum(types.values())
-        for name in types if whole else ():
-            types[name] *= max(0.0, 1.0 - seconds / whole)
+        for name in sorted(types, key=lambda name: -types[name]):  # a block is of the objects that took longest
+            taken = min(seconds, types[name])
+            types[name] -= taken
+            seconds -= taken
 
     @property
     def large_objects(self) -> str:
@@ -134,7 +135,7 @@ def loads(report: EfficiencyReport) -> list[Load]:
     for block in report.loop_blocks:
         if is_import(block.stack):  # the first object of a library imports it
             for load in found.values():
-                if block.doing.startswith(f"{RECEIVING} {load.what} of {load.prefix} "):
+                if f"{block.doing} ".startswith(f"{RECEIVING} {load.what} of {load.prefix} "):
                     load.take_seconds(block.worker, block.seconds)
     if (graphs := found.get((GRAPHS, ""))) is not None:
         _add_contents(graphs, found)

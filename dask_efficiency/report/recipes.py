@@ -207,7 +207,7 @@ models: Models that travel, pickled
     stack: */pickle.py * > tensorflow/* *
     stack: */pickle.py * > keras/* *
     stack: */cloudpickle.py * > torch/* *
-    unless: * _find_and_load
+    unless: */*pickle.py * > * _find_and_load
     share: 0.2
     Send a model once, by client.scatter(model, broadcast=True), or load it from a file in the tasks.
 logging: Logging
@@ -228,12 +228,11 @@ meta: Dask calls your function, on the client, to learn what it returns
     stack: dask/array/* compute_meta > .
     share: 0.3
     Pass meta=, an empty result of the same columns and types: without it, Dask tries the function each time.
-vindex: Points picked by vindex, one by one
+vindex: Points of an array picked one by one
     kinds: client busy python
     stack: dask/array/core.py *_vindex*
-    stack: dask/array/core.py *_vindex* > *
     share: 0.3
-    Index one axis after the other, as x[rows][:, columns]: vindex picks each point by itself.
+    If all rows are wanted of all columns, use x[rows][:, columns]: this picks each point by itself.
 actors: Waiting for answers of actors, which are sent to whoever asked
     kinds: client waits
     stack: distributed/actor.py *

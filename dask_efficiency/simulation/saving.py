@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -20,8 +21,10 @@ from dask_efficiency.report.model import EfficiencyReport
 from dask_efficiency.report.sizes import tasks_fit
 from dask_efficiency.report.values import ALL, BOUNDS, Saved
 from dask_efficiency.report.wall_clock import largest_is_elsewhere
+from dask_efficiency.runs.replay.durations import prefix_of_runs
 from dask_efficiency.runs.trace.errors import EmptyTraceError
 from dask_efficiency.runs.trace.run_trace import RunTrace
+from dask_efficiency.runs.trace.schema import RunOutcome, values_at
 from dask_efficiency.show.progress import progress
 from dask_efficiency.simulation.engine.launch import simulate_jobs
 from dask_efficiency.simulation.model.cluster import ClusterSpec
@@ -60,6 +63,9 @@ MORE_THREADS = frozenset(cause_name(Bucket.THREAD_NONCPU, cause) for cause in ("
 #: Bytes of a result, and tasks with as many each, from which these are alike: what fills so much memory takes as long
 #: each time. Guesses.
 LARGE, MANY = 1_000_000, 8
+#: Most that tasks compute for longer for lack of memory, as a multiple of what spilling takes: a guess above the 1.3 of
+#: ``persisted_beyond_memory``.
+AS_LONG = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,15 +76,23 @@ class _Share:
     error: float
     #: False if the run may take as little as its ideal runtime, however wrong the share.
     sure: bool = True
-    #: Factor of the tasks' computing with the cure, and so of the ideal runtime.
+    #: Factor of the tasks' computing with the cure, and so of the ideal runtime but for its longest chain.
     computing: float = 1.0
 
     def saved(self, report: EfficiencyReport) -> Saved:
-        """Convert to seconds saved in the report; no run takes less than its ideal runtime."""
-        took = report.cluster_seconds
-        most = max(took - self.computing * report.ideal_seconds, 0.0)
+        """Convert to seconds saved in the report; no run takes less than its ideal runtime.
+
+        That tasks compute for less long is an estimate, which the lower end does without.
+        """
+        took, bounds = report.cluster_seconds, report.ideal_bounds
+        ideal = max((each if name == "chain" else self.computing * each for name, each in bounds.items()), default=0.0)
+        most = max(took - ideal, 0.0)
+        gone = (1.0 - self.computing) * report.breakdown[Bucket.THREAD_CPU]
+        surely = took - gone / report.mean_threads if gone else took
         ends = (
-            took * (1.0 - self.share * factor) for factor in (self.error, 1.0, 1.0 / self.error if self.sure else 0.0)
+            surely - took * self.share * self.error,
+            took * (1.0 - self.share),
+            took * (1.0 - (self.share / self.error if self.sure else 0.0)),
         )
         low, seconds, high = (min(max(saved, 0.0), most) for saved in ends)
         return Saved(seconds, low, high)
@@ -129,7 +143,8 @@ def _most(report: EfficiencyReport, lost_ns: int) -> float:
 
 def _product(shares: Sequence[_Share]) -> _Share:
     error = math.exp(math.hypot(*(math.log(share.error) for share in shares)))
-    return _Share(math.prod(share.share for share in shares), error, all(share.sure for share in shares))
+    computing = math.prod(share.computing for share in shares)
+    return _Share(math.prod(share.share for share in shares), error, all(share.sure for share in shares), computing)
 
 
 def _computed(report: EfficiencyReport, recorded: RunFigures) -> Iterator[tuple[str, _Share]]:
@@ -252,9 +267,10 @@ def _simulated(
     sure = [kind for kind in cures if kind not in BOUNDS]
     if len(sure) > 1:
         cures[ALL] = sure
-    jobs = {name: _cured(report, trace, kinds) for name, kinds in cures.items()}
     if not (most := int(TASKS_PER_SECOND * seconds) // len(trace.tasks)):
         return {}, list(lost)[:MAX_CURES]
+    factors, gone_ns = _with_memory(trace, AS_LONG * lost.get(Bucket.SPILL, 0))
+    jobs = {name: _cured(report, trace, kinds, factors) for name, kinds in cures.items()}
     seeds = range(min(max(most, MIN_SEEDS), SEEDS))
     try:
         for job in jobs.values():
@@ -279,9 +295,9 @@ def _simulated(
     shares = {}
     for name, runs in done.items():
         threads = sum(worker.nthreads for worker in jobs[name].cluster.workers)
-        computing = _of_all(trace, jobs[name].prefixes or {})
-        gone_ns = round((1.0 - computing) * report.breakdown.ns(Bucket.THREAD_CPU))
-        most_seconds = _most(report, gone_ns + sum(lost[kind] for kind in cures[name]))
+        gone = min(gone_ns, report.breakdown.ns(Bucket.THREAD_CPU)) if Bucket.SPILL in cures[name] else 0
+        computing = 1.0 - gone / report.breakdown.ns(Bucket.THREAD_CPU) if gone else 1.0
+        most_seconds = _most(report, gone + sum(lost[kind] for kind in cures[name]))
         most_seconds = min(most_seconds, report.cluster_seconds - computing * _with_chance(report, threads))
         # In the middle between the same work and calls alone, which are this factor away.
         ends = math.sqrt(max(runs.median / at_best[name].median, 1.0)) if name in at_best else 1.0
@@ -329,7 +345,9 @@ def _with_chance(report: EfficiencyReport, threads: int) -> float:
     return computes / sum(weight / whole * min(busy, cores) for busy, weight in enumerate(weights))
 
 
-def _cured(report: EfficiencyReport, trace: RunTrace, kinds: Sequence[str]) -> SimulationJob:
+def _cured(
+    report: EfficiencyReport, trace: RunTrace, kinds: Sequence[str], factors: Mapping[str, float]
+) -> SimulationJob:
     """Make the job of the run with some cures."""
     cluster = ClusterSpec.from_trace(trace)
     for kind in kinds:
@@ -338,41 +356,38 @@ def _cured(report: EfficiencyReport, trace: RunTrace, kinds: Sequence[str]) -> S
     without = frozenset(PARTS[kind] for kind in kinds if kind in PARTS)
     others = bool(shares_of_others(trace))
     times = times_as_large(report) if SMALL in kinds else 1
-    factors = _with_memory(trace) if Bucket.SPILL in kinds else {}
-    gil = _without_gil(report, trace)
-    return SimulationJob(cluster, without, prefixes=factors, gil=gil, others=others, chunks=times)
+    prefixes, gil = factors if Bucket.SPILL in kinds else {}, _without_gil(report, trace)
+    return SimulationJob(cluster, without, prefixes=prefixes, gil=gil, others=others, chunks=times)
 
 
-def _with_memory(trace: RunTrace) -> dict[str, float]:
-    """Factor of the tasks' computing by prefix where memory is not short: all are as quick as their quickest quarter.
+def _with_memory(trace: RunTrace, most_ns: int) -> tuple[dict[str, float], int]:
+    """Factors of the tasks' time in threads by prefix where memory is not short, and the CPU time that goes.
 
     While results are spilled, a task that fills new memory takes up to five times as much CPU time, as that has to be
     taken from others, and cleared: 2.1 s of CPU time for 96 tasks that took 1.0 s with enough of it, and 3.3 for .6,
     of which the quickest quarter in the run that spilled say .9 and .6 (``public_reports``, ``centred_series`` and
-    ``persisted_beyond_memory``). Only tasks of as many bytes of results each are alike.
+    ``persisted_beyond_memory``). So tasks that are alike, of one prefix and as many bytes of results, are taken for as
+    quick as their quickest quarter. At most ``most_ns``, as tasks may differ by what is in their data, too.
     """
-    factors = {}
-    prefixes, nbytes = trace.tasks.prefix[trace.runs.task], trace.tasks.nbytes[trace.runs.task]
-    for prefix in np.unique(prefixes[(nbytes >= LARGE) & (prefixes != MISSING)]).tolist():
-        mine = prefixes == prefix
-        sizes, counts = np.unique(nbytes[mine], return_counts=True)
-        spent = trace.runs.cpu_ns[mine].astype(float)
-        whole, least = spent.sum(), 0.0
-        for size, count in zip(sizes.tolist(), counts.tolist(), strict=True):
-            alike = spent[nbytes[mine] == size]
-            quick = float(np.quantile(alike, 0.25)) if size >= LARGE and count >= MANY else math.inf
-            least += float(np.minimum(alike, quick).sum())
-        if whole > 0:
-            factors[trace.prefixes[prefix]] = least / float(whole)
-    return factors
-
-
-def _of_all(trace: RunTrace, factors: Mapping[str, float]) -> float:
-    """Factor of the CPU time of all tasks, given those of some prefixes."""
-    whole = float(trace.runs.cpu_ns.sum())
-    by_prefix = np.array([factors.get(prefix, 1.0) for prefix in trace.prefixes])
-    prefixes = trace.tasks.prefix[trace.runs.task]
-    return float((by_prefix[prefixes] * trace.runs.cpu_ns).sum()) / whole if whole else 1.0
+    runs, prefixes = trace.runs, prefix_of_runs(trace)
+    nbytes = values_at(trace.tasks.nbytes, runs.task)
+    large = (runs.outcome == RunOutcome.SUCCEEDED) & (runs.cpu_ns > 0) & (prefixes != MISSING) & (nbytes >= LARGE)
+    rows = np.flatnonzero(large)[np.lexsort((runs.cpu_ns[large], nbytes[large], prefixes[large]))]
+    spent = runs.cpu_ns[rows]
+    changes = np.flatnonzero(np.diff(prefixes[rows]) | np.diff(nbytes[rows])) + 1
+    gone = np.zeros(len(trace.prefixes))
+    for start, stop in pairwise((0, *changes.tolist(), len(rows))):
+        if stop - start >= MANY:
+            quick = spent[start + (stop - start) // 4]
+            gone[prefixes[rows[start]]] += np.maximum(spent[start:stop] - quick, 0).sum()
+    if not gone.sum() or most_ns <= 0:
+        return {}, 0
+    gone *= min(1.0, most_ns / gone.sum())
+    known = prefixes != MISSING
+    in_threads = np.bincount(prefixes[known], (runs.stop - runs.start)[known], len(trace.prefixes))
+    found = np.flatnonzero(gone).tolist()
+    factors = {trace.prefixes[i]: max(0.0, 1.0 - float(gone[i] / in_threads[i])) for i in found if in_threads[i] > 0}
+    return factors, round(float(gone.sum()))
 
 
 def _without_gil(report: EfficiencyReport, trace: RunTrace) -> dict[str, float]:

@@ -436,9 +436,12 @@ def test_what_its_samples_tell_of_the_client_has_a_cure(activity: str, advice: s
     few = replace(report, tasks={"succeeded": 70})
     assert first(few).advice.startswith(advice)
     # what it goes through by item takes long, whatever is made of it
-    by_item = replace(row, stack=(*row.stack, Frame("unpack_collections", "/lib/dask/delayed.py", 90)))
+    goes = Frame("unpack_collections", "/lib/python3.12/site-packages/dask/delayed.py", 90)
+    by_item = replace(row, stack=(*row.stack, goes))
     words = "Pass large lists as arrays" if activity == "build" else advice
     assert first(replace(few, client=(by_item,))).advice.startswith(words)
+    own = replace(row, stack=(*row.stack, Frame("parse_input", "/home/me/inputs.py", 90)))
+    assert first(replace(few, client=(own,))).advice.startswith(advice)
     assert first(replace(report, tasks={"succeeded": 7000}, client=(by_item,))).advice.startswith(advice)
 
 

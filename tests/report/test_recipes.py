@@ -17,13 +17,14 @@ from dask_efficiency.accounts.lines import EVENT_LOOP, Frame, Stack
 from dask_efficiency.cli import main
 from dask_efficiency.report import kinds, own_recipes
 from dask_efficiency.report.client_sampler import activity_of
+from dask_efficiency.report.cures import REPLAYED, with_recipe
 from dask_efficiency.report.explanations import explain
 from dask_efficiency.report.findings import find
 from dask_efficiency.report.kinds import BESIDE, KINDS
 from dask_efficiency.report.recipe_text import FACTS, GROUPS, MAX_ADVICE, Recipe, RecipeError, read_recipes
 from dask_efficiency.report.recipes import RECIPES, known_recipes, recipe_for
 from dask_efficiency.report.values import ClientRow, GilHolder, LongHold, ProfileRow, Saved
-from dask_efficiency.show.finding import MAX_TITLE
+from dask_efficiency.show.finding import MAX_TITLE, Basis, Finding
 from tests.report.recipe_stacks import HEALTHY, SEEN, stack_of
 from tests.report.samples import SECOND, causes, report_of, seconds
 
@@ -380,3 +381,30 @@ def test_the_form_in_the_documentation_is_the_one_that_is_read() -> None:
     text = page.split("# Our archive")[1].split("```")[0]
     (one,) = read_recipes(textwrap.dedent(f"# Our archive{text}"))
     assert (one.name, one.kinds) == ("archive", ("thread-noncpu/network", "thread-noncpu/lock"))
+
+
+@pytest.mark.parametrize(
+    ("kind", "stack", "replayed"),
+    [
+        ("thread-noncpu/network", "requests/api.py request > urllib3/connectionpool.py urlopen", True),
+        ("thread-noncpu/gil", "json/__init__.py loads > json/decoder.py JSONDecoder.decode", False),
+    ],
+    ids=["more threads", "another library"],
+)
+def test_what_a_replay_saves_is_promised_of_the_cure_that_it_has(kind: str, stack: str, replayed: bool) -> None:
+    lost = Finding(
+        kind, "Waiting", lost_seconds=4.0, saves_seconds=0.2, saves_interval=(0.1, 0.3), basis=Basis.REPLAYED
+    )
+    stacks = [(stack_of("me/a.py f", *stack.split(" > ")), 1.0)]
+    report = report_of(seconds(thread_cpu=4, thread_noncpu=4), cluster_seconds=8.0, window_seconds=8.0)
+    found = with_recipe(report, lost, stacks)
+    assert found.title != lost.title
+    assert found.advice
+    if replayed:
+        assert (found.saves_seconds, found.saves_interval, found.basis) == (0.2, (0.1, 0.3), Basis.REPLAYED)
+    else:
+        assert (found.saves_seconds, found.saves_interval, found.basis) == (4.0, None, Basis.BOUNDED)
+
+
+def test_recipes_whose_cure_is_replayed_are_there() -> None:
+    assert {recipe.name for recipe in RECIPES} >= REPLAYED

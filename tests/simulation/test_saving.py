@@ -140,30 +140,49 @@ def with_results(nbytes: list[int], cpu: list[float]) -> RunTrace:
 
 
 ALIKE, OTHER_SIZES = [10**8] * 12, [10**8 + size for size in range(12)]
+#: CPU time of tasks of a second each: half of them take .6 s less.
+UNEVEN = [0.2] * 3 + [0.8] * 6 + [0.2] * 3
 
 
 @pytest.mark.parametrize(
-    ("nbytes", "factor"), [(ALIKE, 0.4), (OTHER_SIZES, 1.0), ([1000] * 12, None)], ids=["alike", "sizes", "small"]
+    ("nbytes", "cpu", "lost", "factor"),
+    [
+        (ALIKE, UNEVEN, 6.0, 1.0 - 3.6 / 12),
+        (ALIKE, UNEVEN, 1.2, 1.0 - 2.4 / 12),  # twice what the spilling takes, at most
+        (ALIKE, [0.0] * 3 + [0.2] * 3 + [0.8] * 6, 6.0, 1.0 - 3.6 / 12),  # of some it is not known
+        (OTHER_SIZES, UNEVEN, 6.0, None),
+        ([1000] * 12, UNEVEN, 6.0, None),
+    ],
+    ids=["alike", "little spilling", "unknown", "sizes", "small"],
 )
 def test_with_memory_tasks_of_alike_large_results_are_as_quick_as_their_quickest_quarter(
-    nbytes: list[int], factor: float | None
+    nbytes: list[int], cpu: list[float], lost: float, factor: float | None
 ) -> None:
     engine = Engine(6.0, 4.0)
-    trace = with_results(nbytes, [0.2] * 3 + [0.8] * 6 + [0.2] * 3)
-    report = report_of(seconds(thread_cpu=6, spill=6), cluster_seconds=6.0, window_seconds=6.0, trace=trace)
+    whole = seconds(thread_cpu=12 - lost, spill=lost)
+    report = report_of(whole, cluster_seconds=6.0, window_seconds=6.0, trace=with_results(nbytes, cpu))
     savings(report, engine)
     (job,) = engine.cured
     assert job.prefixes == ({} if factor is None else {"clean": pytest.approx(factor)})
 
 
+def test_a_trace_without_prefixes_has_no_tasks_that_are_alike() -> None:
+    trace = with_results(ALIKE, UNEVEN)
+    nameless = replace(trace, tasks=replace(trace.tasks, prefix=np.full(12, -1, np.int32)))
+    engine = Engine(6.0, 4.0)
+    savings(report_of(seconds(thread_cpu=6, spill=6), cluster_seconds=6.0, window_seconds=6.0, trace=nameless), engine)
+    assert [job.prefixes for job in engine.cured] == [{}]
+
+
 def test_without_spilling_a_run_may_take_less_than_its_ideal_with_the_tasks_as_they_were() -> None:
-    trace = with_results(ALIKE, [0.2] * 3 + [0.8] * 6 + [0.2] * 3)
-    report = report_of(seconds(thread_cpu=10, spill=2), cluster_seconds=6.0, window_seconds=6.0, trace=trace)
+    whole, trace = seconds(thread_cpu=10, spill=1, overhead=1), with_results(ALIKE, UNEVEN)
+    report = report_of(whole, cluster_seconds=6.0, window_seconds=6.0, trace=trace)
     assert report.ideal_seconds == pytest.approx(5.0)
     found = replace(report, savings=savings(report, Engine(6.0, 3.0)))
-    # the loss of one second, and three fifths of what the tasks computed
-    assert found.savings["spill"].seconds == pytest.approx(3.0, rel=0.01)
-    assert next(one for one in found.findings if one.kind == "spill").saves_seconds == pytest.approx(3.0, rel=0.01)
+    # the loss of two seconds of two threads, and as much of what the tasks computed, of which the lower end has none
+    assert found.savings["spill"].seconds == found.savings["all"].seconds == pytest.approx(2.0, rel=0.01)
+    assert found.savings["spill"].low < 1.0
+    assert next(one for one in found.findings if one.kind == "spill").saves_seconds == pytest.approx(2.0, rel=0.01)
 
 
 def test_more_threads_than_were_simulated_may_save_more() -> None:
