@@ -31,8 +31,9 @@ from benchmarks import stragglers_fleet as fleet
 from benchmarks import stragglers_generator as generator
 from benchmarks import stragglers_stillness as stillness
 from benchmarks.figures import figure
+from benchmarks.stragglers_minder import lasting
 from benchmarks.stragglers_outliers import SECOND, drawn_machines, f1
-from dask_efficiency.fleet.minder.detector import WINDOW_SAMPLES, Minder, embedded, lasting
+from dask_efficiency.fleet.minder.detector import WINDOW_SAMPLES, Minder, embedded
 from dask_efficiency.fleet.minder.network import Autoencoder, normalised, windowed
 from dask_efficiency.fleet.minder.train import fit, train_minder
 from dask_efficiency.fleet.outliers.metric_series import MetricSeries, filled
@@ -44,20 +45,18 @@ Scores = NDArray[np.float32]
 STRIDE, CONTINUITY, SHARE = 10, 24, 0.9
 #: Thresholds to choose from; a z-score among N machines is at most sqrt(N - 1).
 THRESHOLDS = (1.2, 1.4, 1.6, 1.8, 2.0, 2.3, 2.6, 3.0, 3.5, 4.0, 5.0, 6.0, 8.0, 11.0)
-#: Machines of a task at most, and how many metrics are fewer.
+#: Machines of a task at most; how many metrics are fewer; and those of the paper, in the generators' names.
 MOST_MACHINES, FEWER = 100, 3
-#: Metrics of the paper, in the generators' names; those that a generator has beyond are more.
 PAPERS = {*generator.HOST_NAMES, "cpu_usage", "gpu_duty_cycle", "pfc_tx_rate", "nvlink_bandwidth", "memory_usage"}
 OURS, WITHOUT = "find_outliers", "without continuity"
 
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """All metrics of a task's machines, and the truth."""
+    """All metrics of a task's machines, those at fault, and the second in which it begins, or -1."""
 
     series: MetricSeries
     faulty: tuple[int, ...]
-    #: Seconds from the first sample; -1 where there is no fault.
     onset: float
 
 
@@ -111,8 +110,9 @@ class Trained:
 
 
 def samples(series: MetricSeries, name: str, length: int = WINDOW_SAMPLES) -> Scores:
-    """Windows of a metric between 0 and 1, with gaps filled: (machines, looks, samples)."""
-    values = normalised(series.values[[series.metrics.index(name)]])
+    """Windows of a metric between 0 and 1, with gaps filled, or 0 where it is not there: (machines, looks, samples)."""
+    there = [one for one, metric in enumerate(series.metrics) if metric == name]
+    values = normalised(series.values[there] if there else 0 * series.values[:1])
     stride = max(1, round(STRIDE / series.step_seconds))
     return windowed(filled(values, reach=round(30 / series.step_seconds))[0], length=length, stride=stride)
 
@@ -128,8 +128,7 @@ def reconstructed(trained: Trained, series: MetricSeries, names: Sequence[str]) 
 
 def integrated(trained: Trained, series: MetricSeries) -> Scores:
     windows = stacked(series, trained.papers)
-    flat = windows.reshape(-1, *windows.shape[2:])
-    return trained.together.reconstruct(flat).reshape(*windows.shape[:2], -1)
+    return trained.together.reconstruct(windows.reshape(-1, *windows.shape[2:])).reshape(*windows.shape[:2], -1)
 
 
 def farthest(embeddings: Scores, order: float = 2) -> Scores:
@@ -151,7 +150,7 @@ def scored(sums: Scores) -> Scores:
 
 
 def mahalanobis(series: MetricSeries, names: Sequence[str]) -> Scores:
-    """Distance of a machine's moments of the last minute from all machines', as a z-score."""
+    """Distance of a machine's moments of the last minute from all machines', in a fifth as many components."""
     parts = []
     for name in names:
         last = samples(series, name, round(60 / series.step_seconds))
@@ -164,8 +163,8 @@ def mahalanobis(series: MetricSeries, names: Sequence[str]) -> Scores:
         known = np.isfinite(features[:, look]).all(axis=1)
         if known.sum() >= fleet.MIN_MACHINES:
             away = features[known, look] - features[known, look].mean(axis=0)
-            inverse = np.linalg.pinv(np.cov(away.T), rcond=1e-4)
-            distances[known, look] = np.sqrt(np.maximum(np.einsum("ij,jk,ik->i", away, inverse, away), 0))
+            parts = np.linalg.svd(away / np.maximum(away.std(axis=0), 1e-9), full_matrices=False)[0]
+            distances[known, look] = np.linalg.norm(parts[:, : max(1, len(parts) // 5)], axis=1)
     return scored(distances)
 
 
@@ -222,16 +221,17 @@ def ours(window: Window) -> Found:
     named = {int(one.worker): float("nan") for one in find_outliers(window.series)}
     found = Found({0.0: named}, time.process_time() - began)
     right = {*named} & {*window.faulty}
-    step = window.series.step_seconds
-    for end in np.arange(window.onset + 60, window.series.values.shape[2] * step, 60) if right else ():
-        part = replace(window.series, values=window.series.values[:, :, : int(end / step)])
+    values, step = window.series.values, window.series.step_seconds
+    for end in np.arange(window.onset + 60, values.shape[2] * step, 60) if right else ():
+        part = replace(window.series, values=values[:, :, : int(end / step)])
         if right & {int(one.worker) for one in find_outliers(part)}:
             return Found({0.0: named | dict.fromkeys(right, float(end))}, found.seconds)
     return found
 
 
-def of_metrics(series: MetricSeries, names: tuple[str, ...]) -> MetricSeries:
-    return replace(series, metrics=names, values=series.values[[series.metrics.index(name) for name in names]])
+def of_metrics(series: MetricSeries, names: Sequence[str]) -> MetricSeries:
+    there = [one for one, metric in enumerate(series.metrics) if metric in names]
+    return replace(series, metrics=tuple(series.metrics[one] for one in there), values=series.values[there])
 
 
 def judged(windows: Sequence[Window], trained: Trained) -> Iterator[tuple[str, list[Found]]]:
@@ -268,8 +268,8 @@ def line(name: str, windows: Sequence[Window], found: Sequence[Found], threshold
     ]
     reaction = f"{median(waits):7.0f}" if waits else f"{'-':>7}"
     rates = f"{right / max(right + false, 1):9.2f} {right / max(right + missed, 1):6.2f}"
-    scores = f"{f1(rows.sum(axis=0)):5.2f} [{low:.2f}, {high:.2f}] {rates}"
-    return f"{name:20} {scores} {reaction} {median(one.seconds for one in found):7.2f}"
+    times = f"{reaction} {median(one.seconds for one in found):7.2f}"
+    return f"{name:20} {f1(rows.sum(axis=0)):5.2f} [{low:.2f}, {high:.2f}] {rates} {times}"
 
 
 def main() -> None:
@@ -282,8 +282,8 @@ def main() -> None:
     given = parser.parse_args()
     for name in given.generator:
         make, *seeds = GENERATORS[name]
-        numbers = given.train, given.tune, given.windows
-        train, tune, report = ([make(one) for one in of[:some]] for of, some in zip(seeds, numbers, strict=True))
+        some = zip(seeds, (given.train, given.tune, given.windows), strict=True)
+        train, tune, report = ([make(one) for one in of[:number]] for of, number in some)
         trained = Trained.on(train, given.steps)
         print(f"=== {name} generator; metrics: {', '.join(trained.papers)}", flush=True)
         print(f"{'':20} {'F1':>5} {'95 %':12} {'precision':>9} {'recall':>6} {'seconds':>7} {'CPU s':>7}", flush=True)

@@ -2,7 +2,9 @@
 
 import json
 import re
+import subprocess
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +15,8 @@ from benchmarks.claims import Claims, UnknownFigureError
 from benchmarks.figures import figure
 
 CLAIMS = claims.read()
+#: They import it at once.
+NEED_TORCH = {"benchmarks.stragglers_minder", "benchmarks.studies.minder"}
 RELEASES = claims.releases((claims.ROOT / "CHANGELOG.md").read_text(encoding="utf-8"))
 
 
@@ -192,3 +196,13 @@ def test_each_claim_names_a_module_and_code_and_pages_that_there_are():
         assert files, name
         assert all(file.exists() for file in files), name
         assert all((claims.ROOT / "docs" / f"{page}.md").exists() for page in one.get("pages", [])), name
+
+
+def test_the_benchmark_of_each_claim_can_be_imported():
+    """In one process of its own: what moves within the package is seen here, and not in the night."""
+    modules = sorted({f"benchmarks.{claims.module_of(one).replace('/', '.')}" for one in CLAIMS.values()})
+    here = [module for module in modules if find_spec("torch") or module not in NEED_TORCH]
+    done = subprocess.run(
+        [sys.executable, "-c", f"import {', '.join(here)}"], cwd=claims.ROOT, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
