@@ -16,6 +16,7 @@ from dask_efficiency.report.stalls import STALLED
 from dask_efficiency.report.turnover import killer_text
 from dask_efficiency.show.drawn_buckets import COLOURS, LETTERS, BucketShare, parts_of
 from dask_efficiency.show.figures import (
+    NAMES_IN_A_LINE,
     apportion,
     format_count,
     format_seconds,
@@ -31,8 +32,6 @@ if TYPE_CHECKING:
 
 #: Characters of a line at least, of a worker's name at most, and of a bar at least. By eye.
 MIN_WIDTH, MAX_NAME_WIDTH, MIN_BAR_WIDTH = 30, 24, 10
-#: Workers named in a line of those that joined or left. By eye.
-NAMES_IN_A_LINE = 3
 #: Rows of workers that a small screen prefers to the line on the whole life. By eye.
 FEW_WORKERS = 3
 #: Lines around the rows of workers: a blank, the heads, and the note on workers left out.

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from dask_efficiency.accounts.cluster.losses import MemorySample, TaskInThread, killers
 from dask_efficiency.accounts.skew import Skew
 from dask_efficiency.show.figures import (
+    NAMES_IN_A_LINE,
     format_bytes,
     format_count,
     format_seconds,
@@ -79,8 +80,6 @@ def _medians(arrivals: Sequence[Arrival]) -> str:
     return f"{', '.join(found)} (medians)" if found else "none is known to have joined"
 
 
-#: Prefixes of running tasks named per worker. By eye.
-MAX_NAMED = 3
 #: Share of the growth of a worker's last samples from which a step belongs to it: less is noise. A guess.
 LEAST_STEP = 0.02
 #: Nanoseconds before a worker's end from which it matters that its last sample is no later. By judgement.
@@ -144,8 +143,10 @@ def in_threads_text(one: LostWorker) -> str:
 
 def _tasks(by_prefix: Counter[str]) -> str:
     ranked = by_prefix.most_common()
-    more = len(ranked) - MAX_NAMED
-    texts = [f"{format_count(n, 'task')} of {name_of(prefix) or '(no prefix)'}" for prefix, n in ranked[:MAX_NAMED]]
+    more = len(ranked) - NAMES_IN_A_LINE
+    texts = [
+        f"{format_count(n, 'task')} of {name_of(prefix) or '(no prefix)'}" for prefix, n in ranked[:NAMES_IN_A_LINE]
+    ]
     return ", ".join(texts) + (f" and {more} more" if more > 0 else "")
 
 
@@ -156,7 +157,7 @@ def how_lost(one: LostWorker, skew: Mapping[str, Skew]) -> str:
     tasks = in_threads_text(one)
     usual = {task.prefix: skew[task.prefix] for task in one.in_threads if task.prefix in skew}
     takes = [format_bytes(found.median_working) for found in usual.values() if found.working_count]
-    usually = f", which usually take {' and '.join(takes[:MAX_NAMED])} each" if tasks and takes else ""
+    usually = f", which usually take {' and '.join(takes[:NAMES_IN_A_LINE])} each" if tasks and takes else ""
     return f"{lost_worker_name(one)}: {last_memory_text(one)}" + (f" while {tasks}{usually}" if tasks else "")
 
 
@@ -168,7 +169,7 @@ def killer_texts(lost: Sequence[LostWorker]) -> list[str]:
     """Keys that were in a thread of the largest number of workers as these were lost, if of several."""
     found = killers(one.in_threads for one in lost if not one.in_order)
     most = [key for key in found if found[key] == max(found.values())]
-    return [killer_text(key, found[key]) for key in most[:MAX_NAMED]]
+    return [killer_text(key, found[key]) for key in most[:NAMES_IN_A_LINE]]
 
 
 def killer_text(key: str, workers: int) -> str:
@@ -182,8 +183,8 @@ def lost_worker_line(one: LostWorker, skew: Mapping[str, Skew]) -> str:
     running = sum(one.prefixes.values())
     if running:
         ranked = sorted(one.prefixes, key=lambda prefix: -one.prefixes[prefix])
-        more = f" and {len(ranked) - MAX_NAMED} more" if len(ranked) > MAX_NAMED else ""
-        tasks = ", ".join(name_of(prefix) or "(no prefix)" for prefix in ranked[:MAX_NAMED])
+        more = f" and {len(ranked) - NAMES_IN_A_LINE} more" if len(ranked) > NAMES_IN_A_LINE else ""
+        tasks = ", ".join(name_of(prefix) or "(no prefix)" for prefix in ranked[:NAMES_IN_A_LINE])
         costs.append(f"{format_thread_time(running)} of running tasks ({tasks}{more})")
     if one.ns > running:
         costs.append(f"{format_thread_time(one.ns - running)} of threads since its last heartbeat")

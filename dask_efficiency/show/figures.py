@@ -20,6 +20,8 @@ NAME_LENGTH = 40
 NOTE_LENGTH = 400
 #: Names listed in a line before "and N more". A guess: they fit 80 columns mostly.
 NAMES_IN_A_LINE = 3
+#: Rows of a table on a screen, which a page has whole; and rows where there is no room for all. By eye.
+ROWS_ON_A_SCREEN, FEW_ROWS = 8, 5
 _UNITS = ("B", "kiB", "MiB", "GiB", "TiB", "PiB")
 #: Name that joblib's backend for Dask gives a task of several calls of a function.
 _BATCH = re.compile(r"\bbatch_of_(\w+?)_\d+_calls\b")

@@ -11,10 +11,10 @@ from dask_efficiency.report.values import DASK_ACTIVITIES, OWN_ACTIVITIES
 from dask_efficiency.report.wall_clock import MANY_ROUNDS
 from dask_efficiency.show.columns import as_table, names, seconds
 from dask_efficiency.show.document import SCREEN, Aside, Extent, Section, section
-from dask_efficiency.show.figures import Scale, apportion, format_seconds, name_of, time_scale
+from dask_efficiency.show.figures import ROWS_ON_A_SCREEN, Scale, apportion, format_seconds, name_of, time_scale
 
-#: Rows on a screen, and on a page; the rest is one row. By eye.
-TOP_LINES, MAX_LINES = 8, 50
+#: Rows on a page; the rest is one row. By eye.
+MAX_LINES = 50
 #: Lines that are listed for the computations that they waited for. By eye.
 MAX_SENDERS = 3
 
@@ -28,7 +28,7 @@ def client(report: EfficiencyReport, extent: Extent = SCREEN) -> Section:
         idle[key] += row.idle_ns
     if not times:
         return Section("Client")
-    ranked = times.most_common(MAX_LINES if extent.drawn else TOP_LINES)
+    ranked = times.most_common(MAX_LINES if extent.drawn else ROWS_ON_A_SCREEN)
     shown: list[tuple[str, Frame | None, int, int]] = [
         (in_words(activity), place, ns, idle[activity, place]) for (activity, place), ns in ranked
     ]

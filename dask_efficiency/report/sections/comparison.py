@@ -23,7 +23,6 @@ from dask_efficiency.report.comparison_table import (
     sum_of,
 )
 from dask_efficiency.report.difference import Difference
-from dask_efficiency.report.sections.groups import TOP_GROUPS
 from dask_efficiency.report.sections.report import TOP_LABELS
 from dask_efficiency.show.document import (
     Cell,
@@ -42,6 +41,7 @@ from dask_efficiency.show.document import (
 from dask_efficiency.show.drawn_buckets import COLOURS, finalized_parts
 from dask_efficiency.show.figures import (
     NAMES_IN_A_LINE,
+    ROWS_ON_A_SCREEN,
     Scale,
     format_bytes,
     format_count,
@@ -297,7 +297,7 @@ def prefixes(comparison: Comparison) -> Section:
     ranked = sorted(changes, key=lambda name: -_largest_change(changes[name]))
     if not ranked or not _largest_change(changes[ranked[0]]):
         return Section("Prefixes that changed most")
-    labels = labelled(ranked, "prefix", "prefixes", TOP_GROUPS)
+    labels = labelled(ranked, "prefix", "prefixes", ROWS_ON_A_SCREEN)
     wholes = [sum_of([getattr(change, kind) for change in changes.values()]) for kind in ("useful", "lost")]
     scale = fine_scale(max(whole.before + whole.after for whole in wholes) / 1e9)
     cells = _prefix_cells(changes, labels, scale)

@@ -27,6 +27,9 @@ from dask_efficiency.show.document import (
 )
 from dask_efficiency.show.drawn_buckets import CAUSE_COLOURS, COLOURS, OTHER_COLOUR
 from dask_efficiency.show.figures import (
+    FEW_ROWS,
+    NAMES_IN_A_LINE,
+    ROWS_ON_A_SCREEN,
     format_seconds,
     format_share,
     format_thread_time,
@@ -39,12 +42,8 @@ from dask_efficiency.show.figures import (
 )
 from dask_efficiency.show.finding import MOST
 
-#: Rows on a screen; a page has all of them. By eye.
-TOP_CULPRITS = 8
 #: Sentences on who held the GIL, or a lock, below the table of a screen, which has no room for the column. By eye.
 MAX_HELD_BY = 3
-#: Longest holds of the GIL, and longest blocks of event loops, that are listed. By eye.
-MAX_HOLDS = 5
 #: Seconds from which a hold is listed: 8 threads then lose about one thread-second. Dask itself warns from 3 s on.
 MIN_HOLD_SECONDS = 0.1
 #: Characters of who held it, in a table of a page. By eye.
@@ -56,7 +55,7 @@ def culprits(report: EfficiencyReport, extent: Extent = SCREEN) -> Section:
     if not report.causes_by_worker and not report.profile:
         return section("Where the time goes")
     found = find_culprits(report)
-    shown = found if extent.drawn else found[:TOP_CULPRITS]
+    shown = found if extent.drawn else found[:ROWS_ON_A_SCREEN]
     text = f"the {len(shown)} largest losses:" if len(found) > len(shown) else ""
     below = () if extent.drawn else _held_by(shown)
     return section("Where the time goes", text, _culprit_table(shown, report.thread_seconds, extent), *below)
@@ -111,14 +110,12 @@ def holds(report: EfficiencyReport, extent: Extent = SCREEN) -> Section:
     held = [
         f"held the GIL for {format_seconds(hold.seconds)}: {holder_text(hold.holder, blamed(hold.stack))}, "
         f"on {workers_named([hold.worker])}"
-        for hold in held_gil[:MAX_HOLDS]
+        for hold in held_gil[:FEW_ROWS]
     ]
     blocked: list[tuple[str, LongHold | LoopBlock]] = [
-        (f"the event loop of {workers_named([block.worker])}", block) for block in blocks[:MAX_HOLDS]
+        (f"the event loop of {workers_named([block.worker])}", block) for block in blocks[:FEW_ROWS]
     ]
-    blocked += [
-        ("the scheduler's event loop", block) for block in (loop.blocks[:MAX_HOLDS] if loop is not None else ())
-    ]
+    blocked += [("the scheduler's event loop", block) for block in (loop.blocks[:FEW_ROWS] if loop is not None else ())]
     told = [
         f"blocked {whose} for {format_seconds(block.seconds)}" + (f": {by}" if (by := _by_whom(block)) else "")
         for whose, block in blocked
@@ -240,8 +237,6 @@ def _box_name(name: str | Frame) -> str:
 
 
 LOOP_TITLE = "Scheduler's event loop"
-#: Costliest handlers that are named on a screen. By eye.
-MAX_LOOP_PARTS = 3
 #: Share of the handlers' time from which a plugin is named on a screen. A guess.
 WORTH_NAMING = 0.1
 
@@ -268,7 +263,7 @@ def _loop_figures(loop: SchedulerLoop) -> list[str]:
 
 
 def _busiest(loop: SchedulerLoop) -> list[str]:
-    handlers = [f"{name_of(part.title)} {format_seconds(part.seconds)}" for part in loop.handlers[:MAX_LOOP_PARTS]]
+    handlers = [f"{name_of(part.title)} {format_seconds(part.seconds)}" for part in loop.handlers[:NAMES_IN_A_LINE]]
     lines = [f"most in {', '.join(handlers)}"] if handlers else []
     if loop.hooks and loop.hooks[0].seconds >= WORTH_NAMING * loop.handlers_seconds:
         most = loop.hooks[0]

@@ -36,6 +36,7 @@ from dask_efficiency.show.document import (
 )
 from dask_efficiency.show.drawn_buckets import GPU_COLOURS
 from dask_efficiency.show.figures import (
+    FEW_ROWS,
     apportion,
     format_percent,
     format_seconds,
@@ -51,8 +52,6 @@ from dask_efficiency.show.figures import (
     time_scale,
 )
 
-#: GPUs listed if there is no room for all: those with the smallest share of kernels. By eye.
-MIN_BUSY = 5
 #: Advice for a poor factor of the devices' efficiency.
 ADVICE = {
     "load balance": "some GPUs have more work than others: smaller partitions, or as many tasks for each",
@@ -92,11 +91,11 @@ def _devices(report: EfficiencyReport, found: GpuSummary, extent: Extent) -> lis
     if len(shown) > extent.gpus:
         low, middle, high = (format_share(f(map(_share_of_kernels, shown))) for f in (min, median, max))
         few = f"share of kernels: min {low}, median {middle}, max {high}; "
-        few += f"the {MIN_BUSY} of {len(shown)} with the smallest share of kernels:"
+        few += f"the {FEW_ROWS} of {len(shown)} with the smallest share of kernels:"
         if extent.drawn and len(shown) <= MAX_ROWS:
             everything = _device_table(shown, sortable=True)
             whole = section(f"All {len(shown)} GPUs", everything, folded=True)
-        shown = shown[:MIN_BUSY]
+        shown = shown[:FEW_ROWS]
     sentences, efficiencies, meters = _sentences(report, found), _efficiencies(report, found), _meters(found)
     if not extent.drawn:
         return [*sentences, *efficiencies, meters, few, _device_table(shown)]

@@ -41,6 +41,8 @@ from dask_efficiency.show.document import (
 )
 from dask_efficiency.show.drawn_buckets import COLOURS, in_order, parts_of
 from dask_efficiency.show.figures import (
+    FEW_ROWS,
+    ROWS_ON_A_SCREEN,
     Scale,
     apportion,
     format_bytes,
@@ -52,10 +54,6 @@ from dask_efficiency.show.figures import (
     time_scale,
 )
 
-#: Workers listed if there is no room for all: the least useful. By eye.
-WORST_WORKERS = 5
-#: Groups listed on a screen; the rest are one row. By eye.
-TOP_GROUPS = 8
 #: Cells of a strip; with more workers, neighbours share a cell. By eye.
 MAX_CELLS = 250
 #: Buckets that have a strip. By eye.
@@ -82,7 +80,7 @@ def workers(report: EfficiencyReport, extent: Extent = SCREEN) -> Section:
     if len(ranked) <= extent.workers:
         drawings = _stacks([report.by_worker[name] for name in ranked]) if extent.drawn else ()
         return section("Workers", *lines, _worker_table(report, ranked, drawings))
-    shown = [name for name in ranked if there[name]][:WORST_WORKERS]
+    shown = [name for name in ranked if there[name]][:FEW_ROWS]
     lines.append(f"the {len(shown)} of {len(there)} with the smallest useful share:")
     few = _worker_table(report, shown)
     if not extent.drawn:
@@ -315,7 +313,7 @@ def _causes(causes: Mapping[str, Mapping[str, int]], names: Iterable[str], bucke
 def lost_workers(report: EfficiencyReport, extent: Extent = SCREEN) -> Section:
     """Lost workers, why they went and what each cost, the most costly first."""
     ranked = most_costly_first(report.lost_workers)
-    more = len(ranked) - (room := MAX_ROWS if extent.drawn else TOP_GROUPS)
+    more = len(ranked) - (room := MAX_ROWS if extent.drawn else ROWS_ON_A_SCREEN)
     lines = [*killer_texts(ranked), *(lost_worker_line(one, report.skew) for one in ranked[:room])]
     return section("Lost workers", *lines, f"{more} more" if more > 0 else "")
 
@@ -329,11 +327,11 @@ def repeats(report: EfficiencyReport, extent: Extent = SCREEN) -> Section:
     tasks = format_count(sum(repeat.tasks for repeat in report.repeats.values()), "task")
     text = f"results were computed up to {times} times, on request ({tasks} more): "
     lines = [text + "persist() what several computations share, or compute them together in one dask.compute()"]
-    if len(ranked) > TOP_GROUPS:
-        lines.append(f"the {TOP_GROUPS} prefixes with most of these tasks, of {len(ranked)}:")
+    if len(ranked) > ROWS_ON_A_SCREEN:
+        lines.append(f"the {ROWS_ON_A_SCREEN} prefixes with most of these tasks, of {len(ranked)}:")
     rows = tuple(
         (name_of(name) or "(no prefix)", str(report.repeats[name].tasks), f"{report.repeats[name].times} times")
-        for name in ranked[:TOP_GROUPS]
+        for name in ranked[:ROWS_ON_A_SCREEN]
     )
     return section("Computed again", *lines, Table(("prefix", "tasks", "computed up to"), rows))
 

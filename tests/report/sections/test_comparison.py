@@ -20,9 +20,9 @@ from dask_efficiency.report.sections.comparison import (
     sections,
     title,
 )
-from dask_efficiency.report.sections.groups import TOP_GROUPS
 from dask_efficiency.report.values import Amount
 from dask_efficiency.show.document import Section
+from dask_efficiency.show.figures import ROWS_ON_A_SCREEN
 from dask_efficiency.show.html import render
 from dask_efficiency.show.terminal import plain
 from tests.report.comparison_samples import Side, sides
@@ -122,7 +122,7 @@ def test_prefixes_show_the_largest_change_first_new_and_gone_ones_and_of_many_a_
     assert section.lines == ("new: new", "gone: old")
     many = {f"p{i:02}": seconds(spill=i) for i in range(1, 20)}
     section = prefixes(compare(report_of(seconds(), by_prefix={}), report_of(seconds(), by_prefix=many)))
-    assert [row[0] for row in section.rows[-3:]] == ["p12", f"{19 - TOP_GROUPS} more prefixes", "total"]
+    assert [row[0] for row in section.rows[-3:]] == ["p12", f"{19 - ROWS_ON_A_SCREEN} more prefixes", "total"]
 
 
 @given(sides, sides)

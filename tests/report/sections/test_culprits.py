@@ -21,9 +21,7 @@ from dask_efficiency.report.sections.culprits import (
     LOOP_TITLE,
     MAX_BOXES,
     MAX_DEPTH,
-    MAX_HOLDS,
     MIN_SHARE,
-    TOP_CULPRITS,
     boxes,
     culprits,
     flame_graph,
@@ -35,6 +33,7 @@ from dask_efficiency.report.stacks import sampled_stacks
 from dask_efficiency.report.values import GilHolder, LongHold, ProfileRow
 from dask_efficiency.show.document import PAGE, SCREEN, Box, Extent, Flames, Label
 from dask_efficiency.show.drawn_buckets import OTHER_COLOUR
+from dask_efficiency.show.figures import FEW_ROWS, ROWS_ON_A_SCREEN
 from tests.report.profile_samples import ETL, READ, UPPER, profiled, profiled_reports
 from tests.report.samples import HOSTILE_NAMES, SECOND, anything, by_hand, causes, report_of, seconds
 
@@ -43,7 +42,7 @@ def test_a_screen_lists_the_largest_losses_with_lines_and_holders_of_the_gil_bel
     found = culprits(profiled())
     assert found.title == "Where the time goes"
     assert found.table.heads == ("lost to", "thread-s", "prefix", "line", "in")
-    assert len(found.rows) == TOP_CULPRITS
+    assert len(found.rows) == ROWS_ON_A_SCREEN
     assert found.rows[:4] == (
         ("thread-noncpu/gil", "6.00", "clean", "etl.py:88", "StringMethods.upper"),
         ("thread-noncpu/gil", "3.00", "clean", "etl.py:89", "StringMethods.split"),
@@ -51,7 +50,7 @@ def test_a_screen_lists_the_largest_losses_with_lines_and_holders_of_the_gil_bel
         ("idle/parallelism", "2.00", "clean", "-", "-"),
     )
     assert found.lines == (
-        f"the {TOP_CULPRITS} largest losses:",
+        f"the {ROWS_ON_A_SCREEN} largest losses:",
         "while clean waited, the GIL was held most by `StringMethods.upper` in etl.py:88 (prefix clean)",
     )
 
@@ -89,7 +88,7 @@ def test_the_longest_holds_and_blocks_are_named_and_short_ones_are_not() -> None
     )
     many = tuple(LongHold("a", "clean", UPPER, 1.0 + i) for i in range(99))
     lines = holds(profiled(gil_holds=many, loop_blocks=())).lines
-    assert [line.split(":")[0] for line in lines] == [f"held the GIL for {99 - i}.0 s" for i in range(MAX_HOLDS)]
+    assert [line.split(":")[0] for line in lines] == [f"held the GIL for {99 - i}.0 s" for i in range(FEW_ROWS)]
 
 
 def test_what_held_the_gil_and_so_blocked_a_loop_is_listed_once() -> None:
