@@ -339,24 +339,26 @@ class Messages:
             tally.left_out = self._some()
         tasks = [one for one in tally.noted if one.at >= began]
         tally.noted.clear()
-        nbytes, (ns, pickled), thread = _bytes_of(frames), inside, tally.ident
-        what, results = content(msg, all_of_it=took >= MIN_NS)
-        whole, count, items = Parcel(way, what), 1, 0
-        if results is not None:
-            is_pickled = took >= LONG_NS and (ns > PICKLED * took or pickled > MANY)
-            whole, count, items = of_results(way, results, is_pickled=is_pickled)
-        left, rest, most, most_ns = took, nbytes, whole, 0
+        (ns, pickled), thread = inside, tally.ident
+        left, of_tasks, most, most_ns = took, 0, _UNKNOWN, 0
         for one in tasks:
             of = Parcel(way, TASKS, one.prefix, one.kind, code=one.code)
             if one.ns < LONG_NS:
                 self._add(of, 0, ONE_IN, one.nbytes * ONE_IN, thread, sizes=[one.nbytes] * ONE_IN)
                 continue
             self._add(of, one.ns, 1, one.nbytes, thread, sizes=[one.nbytes])
-            left, rest = left - one.ns, rest - one.nbytes
+            left, of_tasks = left - one.ns, of_tasks + one.nbytes
             if one.ns > most_ns:
                 most, most_ns = of, one.ns
+        if not weight:
+            return
+        nbytes, (what, results) = _bytes_of(frames), content(msg, all_of_it=took >= MIN_NS)
+        whole, count, items = Parcel(way, what), 1, 0
+        if results is not None:
+            is_pickled = took >= LONG_NS and (ns > PICKLED * took or pickled > MANY)
+            whole, count, items = of_results(way, results, is_pickled=is_pickled)
         sizes = [nbytes] if what == GRAPHS else []
-        left, rest = weight * max(0, left), weight * max(0, rest)
+        left, rest = weight * max(0, left), weight * max(0, nbytes - of_tasks)
         self._add(whole, left, weight * count, rest, thread, items=weight * items, sizes=sizes * weight)
         most = most if most_ns > left else whole
         if thread and took >= LONG_NS:
@@ -364,7 +366,7 @@ class Messages:
         if not thread and len(self._tallies) == 1:  # in Dask's thread for large messages
             (tally,) = self._tallies.values()
         if way == SENDING:
-            tally.last = most if weight else None
+            tally.last = most
         elif tally.bytes_read:
             read = min(1.0, nbytes / tally.bytes_read)
             ns = round(read * tally.ns_read)
