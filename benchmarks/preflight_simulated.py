@@ -18,7 +18,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from dask_efficiency.plugin import names
-from dask_efficiency.preflights.hardware.host import REPEATS, spread_of
+from dask_efficiency.preflights.hardware.host import REPEATS
 from dask_efficiency.preflights.judge.readings import Subject
 from dask_efficiency.preflights.judge.result import PreflightResult
 from dask_efficiency.preflights.scheduler.plan import Candidate, Plan
@@ -126,11 +126,11 @@ class Workers:
         both = (address, step["partner"])
         ways = [[max(self.seconds(worker, "send") for worker in both) for _ in range(repeats)] for _ in range(2)]
         found = {name: BYTE * min(way) for name, way in zip(("send", "receive"), ways, strict=True)}
-        return {**found, "latency": ROUND_TRIP, "range": max(map(spread_of, ways))}
+        return {**found, "latency": ROUND_TRIP}
 
     def _reading(self, worker: str, component: str, repeats: int) -> dict[str, Any]:
         took = [self.seconds(worker, component) for _ in range(repeats)]
-        return {"value": RATES[component] / min(took), "share": 1.0, "count": repeats, "range": spread_of(took)}
+        return {"value": RATES[component] / min(took), "share": 1.0, "count": repeats}
 
 
 def tested(workers: Workers, seed: int) -> PreflightResult:

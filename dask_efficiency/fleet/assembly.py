@@ -12,7 +12,8 @@ from dask_efficiency.cli.options import Connection
 from dask_efficiency.files.text_files import known_names
 from dask_efficiency.fleet.dask_source import SchedulerSource
 from dask_efficiency.fleet.minder.detector import load_minder
-from dask_efficiency.fleet.outliers.outliers import CONTINUITY_SECONDS, find_outliers
+from dask_efficiency.fleet.outliers.departures import CONTINUITY_SECONDS
+from dask_efficiency.fleet.outliers.outliers import find_outliers
 from dask_efficiency.fleet.prometheus.prometheus_query import PrometheusClient
 from dask_efficiency.fleet.prometheus.prometheus_source import PrometheusSource
 from dask_efficiency.fleet.prometheus.receivers import OwnMetrics

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from dask_efficiency.files.text_files import YamlSection, composed, read_text
-from dask_efficiency.fleet.outliers.outliers import CONTINUITY_SECONDS
+from dask_efficiency.fleet.outliers.departures import CONTINUITY_SECONDS
 from dask_efficiency.fleet.prometheus.http_config import HttpConfig, read_http_config
 from dask_efficiency.fleet.prometheus.receivers import Command, Webhook
 from dask_efficiency.fleet.rounds.metrics_file import duration_of

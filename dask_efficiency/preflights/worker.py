@@ -26,7 +26,7 @@ from dask_efficiency.files.processes import command
 from dask_efficiency.plugin import names, plain
 from dask_efficiency.plugin.guard import MAX_REASON, described
 from dask_efficiency.plugin.parts import WorkerPart
-from dask_efficiency.preflights.hardware.host import python_loops, spread_of
+from dask_efficiency.preflights.hardware.host import python_loops
 
 if TYPE_CHECKING:
     from distributed import Worker
@@ -305,8 +305,7 @@ class WorkerPreflight(WorkerPart):
             try:
                 sent, received = [await _seconds_per_byte(way, repetition, repeats) for way in (send, receive)]
                 latency = await _round_trip(lambda: ask(names.TAKE, data=b""), repeats)
-                extent = max(spread_of(sent), spread_of(received))
-                return {"send": min(sent), "receive": min(received), "latency": latency, "range": extent}
+                return {"send": min(sent), "receive": min(received), "latency": latency}
             finally:
                 with suppress(TimeoutError, OSError, RuntimeError):
                     await asyncio.wait_for(ask(names.PART), PART_SECONDS)

@@ -9,6 +9,11 @@ from numpy.typing import NDArray
 
 Name = TypeVar("Name")
 
+#: Prefixes, or kernels, that are compared; and nanoseconds after which a new one may take an unused one's place.
+#: Heartbeats carry 50 prefixes of a worker; the pause is a guess.
+MAX_COLUMNS = 64
+QUIET_NS = 30_000_000_000
+
 
 class Columns(dict[Name, int]):
     """Column of each name, of ``size`` that there are."""

@@ -30,12 +30,9 @@ from dask_efficiency.straggler.signals import (
 FLAT_SHARE = 0.08
 #: Share of CPU time below which tasks wait for something else than the CPU; a guess.
 COMPUTING_SHARE = 0.5
-#: Least wait for a core above the peers', as a share of the time in which threads want one; a guess.
-MUCH_WAIT = 0.1
-
-#: Least CPU use outside tasks, in CPU seconds a second, for which they wait for the GIL: above the peers', while a run
-#: goes on. A guess.
-MUCH_BESIDE = 0.1
+#: Least wait for a core, as a share of the time in which threads want one, and least CPU use outside tasks for which
+#: they wait for the GIL, both above the peers'.
+MUCH_WAIT, MUCH_BESIDE = (float(MIN_RESIDUAL[signal]) for signal in (CORE_WAIT, BESIDE_TASKS))
 
 #: Least ratio of the time of a turn of the event loop to the peers' that counts as lag; a guess.
 LAGGING = 1.25

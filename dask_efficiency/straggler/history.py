@@ -45,6 +45,9 @@ class Interval:
         self.residual[signal, rows], self.variance[signal, rows], self.tasks[signal, rows] = residual, variance, tasks
 
 
+#: Nanoseconds for which a comparison waits, at most, for enough tasks or transfers; a guess.
+MAX_WAIT_NS = 60_000_000_000
+
 #: Intervals remembered: four minutes at 2.5 s need 96. There is room for 8 at first, and for more as the window needs
 #: them: large clusters have longer intervals.
 MAX_INTERVALS = 96

@@ -7,7 +7,7 @@ from collections.abc import Generator, Sequence
 import numpy as np
 
 from dask_efficiency.accounts.gpu import KernelTotals
-from dask_efficiency.straggler.columns import Columns, WorkerArrays
+from dask_efficiency.straggler.columns import MAX_COLUMNS, QUIET_NS, Columns, WorkerArrays
 from dask_efficiency.straggler.peers import (
     MIN_PEERS,
     NOISE,
@@ -19,11 +19,8 @@ from dask_efficiency.straggler.peers import (
     variance_of_difference,
 )
 
-#: Kernels compared, by prefix and name; and kernels of one worker, those that took most time. A guess.
-MAX_KERNELS = 64
+#: Kernels of one worker that are compared, those that took most time; a guess.
 TOP = 16
-#: Nanoseconds after which an unused kernel's column may go to a new one; a guess.
-QUIET_NS = 60_000_000_000
 #: Launches of a kernel since the last comparison that a worker needs to be compared; a guess.
 MIN_LAUNCHES = 5
 #: Cost of reading one kernel's totals, in comparisons; and workers per piece, so that a piece takes under 1 ms.
@@ -41,9 +38,9 @@ class KernelComparison(WorkerArrays):
     ARRAYS = (("_now", -1, 0.0), ("_base", -1, 0.0))
 
     def __init__(self, rows: int) -> None:
-        self._columns: Columns[tuple[str, str]] = Columns(MAX_KERNELS)
+        self._columns: Columns[tuple[str, str]] = Columns(MAX_COLUMNS)
         #: Launches and seconds, shape (2, kernels, workers): now, and when they were last compared.
-        self._now, self._base = np.zeros((2, 2, MAX_KERNELS, rows))
+        self._now, self._base = np.zeros((2, 2, MAX_COLUMNS, rows))
         #: By row, totals not read yet and when they came.
         self._latest: dict[int, tuple[Sequence[KernelTotals], int]] = {}
 

@@ -141,8 +141,8 @@ FEW_GIANTS = 0.1
 
 #: Differences from a worker's median are winsorised at this many times their median, or the least deviation; a
 #: difference in size widens that. A guess.
-WINSOR_DEVIATIONS = 3.0
-MIN_DEVIATION = 0.1
+WINSOR_SPREADS = 3.0
+MIN_SPREAD = 0.1
 #: Greatest power of its size by which a task's time grows: beyond n log n, short of n squared.
 MAX_POWER = 1.5
 
@@ -161,8 +161,8 @@ def sized(observations: Observations, workers: int) -> Observations:
     np.maximum.at(far, work, np.abs(x))
     x_in = x - medians(x, place, kinds * workers)[place]
     y_in = value - medians(value, place, kinds * workers)[place]
-    usual = np.maximum(medians(np.abs(y_in), work, kinds), MIN_DEVIATION)[work]
-    limit = WINSOR_DEVIATIONS * usual + MAX_POWER * np.abs(x_in)
+    usual = np.maximum(medians(np.abs(y_in), work, kinds), MIN_SPREAD)[work]
+    limit = WINSOR_SPREADS * usual + MAX_POWER * np.abs(x_in)
     y_in = np.clip(y_in, -limit, limit)
     cross = np.bincount(work, x_in * y_in, minlength=kinds)
     square = np.bincount(work, x_in * x_in, minlength=kinds)

@@ -1,4 +1,86 @@
-"""Peers: medians, spreads and weighted means of workers that do the same work."""
+"""Peers: what all who ask who is slow have in common: levels against peers, the spread of the healthy, and one limit.
+
+Theory of operation
+===================
+
+**The question.** Which worker takes longer *for the same work*, or is away from its peers and its past? It is asked of
+four sources, each of which is made of *cells*: a worker, a signal and a time, with a weight and with what it may be
+compared with.
+
+=======================  ===============================  ========================  ================================
+source                   a cell                           comparable                lasting means
+=======================  ===============================  ========================  ================================
+tasks of a finished run  mean of a kind of work, by task  kind of work, group       not mostly its worst observation
+(``score.py``)
+heartbeats               growth of an interval, by        prefix, kernel, other     worse in 4 of 5 of 7 intervals,
+(``live_score.py``)      prefix, transfer or process      end of a transfer; group  or of 4 minutes
+metrics                  a block of 15 s of a level, its  group, time               85 % of a stretch of 4.5 minutes
+(``fleet/outliers``)     swings or its movement                                     beyond what the past explains
+measurements             the best of some repetitions     group, component          turns beside a good worker, or
+(``preflights/judge``)                                                              each of its pairs
+=======================  ===============================  ========================  ================================
+
+Minder is no fifth one: the distances between what its autoencoders make of windows are metrics.
+
+**The steps** are the same::
+
+    cells --> level against peers --> z in the spread of the healthy --> limit --> lasting? --> name, cause, since when
+                     ^                       ^           |
+                     |                       +-- past    |
+                     +---- who is far is no peer --------+
+
+1. *Level.* A difference of logarithms where times are compared, so that 0.1 is about 10 %. The reference is the median
+   of the *other* workers (:func:`median_of_others`): a mean follows the straggler, so that (N - 1) / sqrt(N) bounds a
+   z-score of mean and standard deviation, 1.5 for 4 workers; and with few workers each one moves its own reference.
+   *Within* a worker it is a mean, as a median misses contention that comes and goes.
+2. *Spread.* Only the healthy side counts (:func:`healthy_spread`), where stragglers do not reach; what is known of the
+   past bounds it (:func:`spread_with_past`), and what does not matter anyway, the floor of the signal, is added as the
+   root of the sum of squares. Few observations widen it by their own noise.
+3. *Limit* (:func:`limit`). Among n workers and k signals, sqrt(2 ln(n k)) is about how far the most extreme of as many
+   normal numbers comes.
+4. *Lasting.* Nobody is named by an instant. Without it F1 by metrics is .05 to .14.
+5. *An effect that matters*, a tenth for tasks, as a healthy spread can be very small.
+
+**What a limit means.** Of n x k normal numbers, so many are beyond it in one look, and in a day of looks that share no
+data, one in four minutes:
+
+=================  ====================  ============================  =============================
+workers x signals  limit                 by chance, in a look; a day   1.1 times the limit: look; day
+=================  ====================  ============================  =============================
+8 x 2              2.35                  .15; 53                       .08; 28
+24 x 9             3.28                  .11; 41                       .03; 12
+1000 x 9           4.27                  .09; 32                       .01; 4
+=================  ====================  ============================  =============================
+
+So the limit keeps the alarms of a look from growing with the cluster, and does not make them rare: continuity and the
+least effect do. ``python -m benchmarks.who_is_slow`` counts them: none in 24 simulated runs of 15 minutes with 24
+workers, in 8 recorded ones of a busy machine, in 41 to 57 windows of a fleet's metrics one or two, in 200 simulated
+preflights none, and in 3 of 91 finished runs.
+
+**What stays apart, as it loses when it is merged** (F1 on tuning seeds and runs, as it is and merged):
+
+- *The spread about the median of all* for finished runs, in place of that below the peers: .85 becomes .74, and without
+  history .74 becomes .52, as there half of the workers may be slow, and the set of peers is what must be found.
+- *The spread below the median* for a metric over time, in place of its median absolute deviation: .92 becomes .81, as
+  bursts go both ways, and are no slowness.
+- *When it began* by sums above half of the level, as for finished runs, in place of a change fitted to the strongest
+  metrics: with three of 48 machines at fault at once .82 becomes .74, as faults come within a minute, and ten seconds
+  tell a common fault from a consequence.
+- *The median as the reference* of a preflight, in place of that of the fastest half: of links 1.3 times as slow it names
+  3 of 40 in place of 9; and *a limit for many comparisons*, 3.7 among 1000, in place of 3 spreads, names none. What
+  seems slow is measured again until it is sure, which chance alone does not survive.
+- *Minder's own way*, a score for each window and one metric after the other, has .68; its distances as metrics .90.
+
+**What was tried and rejected**, with F1 where it was measured:
+
+- On FlowBench's runs: *the ratio to the median* of DLRover's check, .38 tuned and .11 at its own factor of 2; *the
+  fastest peer* of NVIDIA's resiliency extension as the reference, .28, as one outlier is everybody's measure;
+  *Mahalanobis distance*, .32 (.40 on metrics); *duration alone*, .53; *the share on the CPU alone*, .67.
+- *Totals per worker.* Work stealing changes them; rates for a kind of work stay.
+- *The median of absolute deviations over workers* grows when many are slow.
+
+**Limits.** Of two workers without a past nobody is blamed: there is a ratio, and no telling who of both is unusual.
+"""
 
 from __future__ import annotations
 

@@ -10,8 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dask_efficiency.accounts.tables import Bool
-from dask_efficiency.straggler.columns import Columns, WorkerArrays
-from dask_efficiency.straggler.history import Interval
+from dask_efficiency.straggler.columns import MAX_COLUMNS, QUIET_NS, Columns, WorkerArrays
+from dask_efficiency.straggler.history import MAX_WAIT_NS, Interval
+from dask_efficiency.straggler.observations import MAX_POWER
 from dask_efficiency.straggler.peers import (
     MIN_PEERS,
     NOISE,
@@ -26,24 +27,17 @@ from dask_efficiency.straggler.peers import (
 from dask_efficiency.straggler.signals import CPU_SHARE, DURATION, LONGER
 from dask_efficiency.straggler.task_rates import TASK_SUMS, RunningTask, TaskRates
 
-#: Prefixes compared; and nanoseconds after which a new one may take an unused one's place at the end of an interval.
-#: Heartbeats carry 50 prefixes of a worker; the pause is a guess.
-MAX_PREFIXES = 64
-QUIET_NS = 30_000_000_000
 #: Ended tasks of a prefix that a worker needs to be compared by it; a guess.
 MIN_TASKS = 3
 #: Least share of its tasks' time spent on prefixes that can be compared; a guess.
 MIN_PART = 0.1
-#: A prefix waits until this share of its workers have that many tasks, for so many nanoseconds at most; guesses.
+#: A prefix waits until this share of its workers have that many tasks; a guess.
 MIN_SHARE = 0.8
-MAX_WAIT_NS = 60_000_000_000
 
 #: Variance of the logarithm of a prefix's sizes above which larger inputs are expected to take longer: sizes of half
 #: and twice the median give 0.24.
 MIN_SIZE_VARIANCE = 0.1
 
-#: Greatest power of its size by which a task's time grows, as in ``observations.py``.
-MAX_POWER = 1.5
 #: Tasks that the assumed variance of the logarithm of a task's seconds is worth, and the most variance that counts.
 USUAL_TASKS = 2.0
 MAX_NOISE = 2.0
@@ -87,7 +81,7 @@ class _Group:
     #: By prefix, when the tasks not compared yet began to come.
     since: NDArray[np.int64]
     #: By prefix, as of the last comparison: logarithms of a task's seconds and of the usual size, and the power.
-    expected: Floats = field(default_factory=lambda: np.full((3, MAX_PREFIXES), np.nan))
+    expected: Floats = field(default_factory=lambda: np.full((3, MAX_COLUMNS), np.nan))
 
 
 @dataclass(eq=False, slots=True)
@@ -110,20 +104,20 @@ class PrefixComparison(WorkerArrays):
     )
 
     def __init__(self, rows: int) -> None:
-        self._columns: Columns[str] = Columns(MAX_PREFIXES)
+        self._columns: Columns[str] = Columns(MAX_COLUMNS)
         #: Grows when columns are taken from prefixes.
         self._version = 0
         #: Prefixes that have new tasks and no column.
         self._wanted: set[str] = set()
         self._workers: dict[int, _WorkerPrefixes] = {}
         self._groups: dict[Hashable, _Group] = {}
-        self._now = np.zeros((rows, MAX_PREFIXES, len(TASK_SUMS)))
+        self._now = np.zeros((rows, MAX_COLUMNS, len(TASK_SUMS)))
         self._base = np.zeros_like(self._now)
         #: Seconds of all tasks of a worker when they were last compared.
         self._compared_until = np.zeros(rows)
         #: By prefix and worker, the usual logarithm of a task's seconds, and the number of intervals behind it.
-        self._usual = np.full((MAX_PREFIXES, rows), np.nan)
-        self._known = np.zeros((MAX_PREFIXES, rows))
+        self._usual = np.full((MAX_COLUMNS, rows), np.nan)
+        self._known = np.zeros((MAX_COLUMNS, rows))
 
     def reset(self, row: int) -> None:
         """Clear a row, which another worker has now."""
@@ -133,7 +127,7 @@ class PrefixComparison(WorkerArrays):
     def begin_group(self, group: Hashable, *, at: int) -> None:
         """Add a group of workers that can be compared, unless it is there."""
         if group not in self._groups:
-            self._groups[group] = _Group(np.full(MAX_PREFIXES, at, np.int64))
+            self._groups[group] = _Group(np.full(MAX_COLUMNS, at, np.int64))
 
     def end_group(self, group: Hashable) -> None:
         """Remove a group that its last worker left."""
@@ -184,7 +178,7 @@ class PrefixComparison(WorkerArrays):
             yield from self._add_running(interval, self._groups.get(group), rows)
 
     def _compare_ended(self, interval: Interval, group: _Group, rows: Places, at: int, learn: Bool) -> Iterator[int]:
-        some, ready = np.zeros((2, MAX_PREFIXES), np.intp)
+        some, ready = np.zeros((2, MAX_COLUMNS), np.intp)
         for part in _parts(rows):
             counts = self._now[part, :, _N] - self._base[part, :, _N]
             some += (counts > 0).sum(axis=0)
@@ -308,7 +302,7 @@ class PrefixComparison(WorkerArrays):
         former = {before[i]: column for i, column in zip(worker.places.tolist(), worker.columns.tolist(), strict=True)}
         ended = {before[i]: n for i, n in zip(worker.without.tolist(), worker.ended.tolist(), strict=True)}
         columns = [self._columns.get(prefix) for prefix in prefixes]
-        if self._columns.free or len(self._wanted) < MAX_PREFIXES:
+        if self._columns.free or len(self._wanted) < MAX_COLUMNS:
             n = tasks[:, _N].tolist()
             for i in [i for i, column in enumerate(columns) if column is None and prefixes[i] not in former]:
                 if prefixes[i] not in ended or n[i] > ended[prefixes[i]]:
@@ -335,13 +329,13 @@ class PrefixComparison(WorkerArrays):
             self._map(row, worker, rates, at)
             return
         worker.ended = ended
-        if len(self._wanted) < MAX_PREFIXES:
+        if len(self._wanted) < MAX_COLUMNS:
             self._wanted.update(news)
 
     def _column(self, prefix: str, at: int) -> int | None:
         """Assign a column to a prefix; None if there is no room now."""
         if not self._columns.free:
-            if len(self._wanted) < MAX_PREFIXES:
+            if len(self._wanted) < MAX_COLUMNS:
                 self._wanted.add(prefix)
             return None
         column = self._columns.add(prefix, at=at)

@@ -28,11 +28,9 @@ is over. What to do with the scores of all signals (flag, name a cause, estimate
 6. *z* = level / sqrt(scale^2 + the extra variance of a worker with fewer observations than its peers).
 7. *Worst*: a worker whose level is mostly its worst single observation is not slow; that task is.
 
-A worker is flagged where z reaches ``factor`` x ``limit(workers x signals)``, about as
-far as the most extreme of so many normal numbers comes. Once k workers are flagged, the next one needs what
-the (k + 1)-th of them would: workers x signals / (k + 1) numbers (the levels of Benjamini and Hochberg, 1995, taken
-from the strictest on, so that no more healthy runs have an alarm). Faults come in numbers: a host, a rack, a bad image.
-The effect must also be at least 10 % (``offline.py``).
+A worker is flagged where z reaches ``factor`` x ``limit(workers x signals)``. Once k workers are flagged, the next one
+needs what the (k + 1)-th of them would, as faults come in numbers: a host, a rack, a bad image. The effect must also be
+at least 10 % (``offline.py``).
 
 **States of the set of peers.** Steps 4 to 6 need to know who is healthy, and that is what they are to find out. So they
 are repeated from a first set of peers until the set is one that was seen before:
@@ -65,25 +63,14 @@ which z is divided. The tail is estimated with a prior that is worth four runs.
    ``test_more_healthy_workers_do_not_hide_a_straggler_nor_make_one`` in ``tests/runs/stragglers/test_offline.py``).
 6. More than half may be slow where there is history (``test_history_tells_the_healthy_minority``).
 
-**Why so.** *The median across workers*, because a mean follows the straggler: (N - 1) / sqrt(N) bounds a z-score from
-mean and standard deviation, 1.5 for 4 workers. *A mean within a worker*, because a median misses contention that comes
-and goes. *Without oneself*, because of few workers each moves the median. *The healthy side*, because the median of
-absolute deviations grows when many are slow. *A scale widened for few workers*, whose spread is often small by chance.
+**What was tried and rejected**, beside what :mod:`~dask_efficiency.straggler.peers` says of all sources:
 
-**What was tried and rejected**, with F1 on FlowBench's runs where it was measured:
-
-- *Ratio to the median* as in DLRover's check, .38 tuned and .11 at its own factor of 2; *the fastest peer as
-  reference*, as in NVIDIA's resiliency extension, .28, as one outlier is everybody's measure; *Mahalanobis distance*,
-  .32.
-- *The duration alone*, .53; the share of time on the CPU alone, .67; the largest of three signals, .74.
-- *Totals per worker.* Work stealing changes them; rates for a kind of work stay.
 - *Flagging by being off the CPU for longer.* It flags nobody whose tasks take no longer.
 - *Subtracting the excess on the critical path* as the cost: off by 34 %. A replay of the run with the worker repaired
   was off by 3 and 11 % on two workflows.
 - *Comparing workers of one host by their waits for its disk.* All of them wait. They are compared with what is usual
   (``disk.py``).
 
-**Limits.** Of two workers without history nobody is blamed: there is a ratio, and no telling who of both is unusual.
 Where more than half are slow and no gap divides them, nobody stands out without history. The constants were chosen on
 the first part of FlowBench's runs, where a comment says so; ``python -m benchmarks.stragglers`` prints what they
 achieve.
@@ -98,9 +85,10 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from dask_efficiency.accounts.tables import Bool, Float64, Int64
-from dask_efficiency.straggler.observations import Observations, medians, sized
+from dask_efficiency.straggler.observations import MIN_SPREAD, WINSOR_SPREADS, Observations, medians, sized
 from dask_efficiency.straggler.peers import (
     MAD_TO_DEVIATION,
+    MIN_PEERS,
     healthy_spread,
     limit,
     median,
@@ -113,14 +101,8 @@ from dask_efficiency.straggler.signals import FINISHED, LONGER
 #: more on the first part of FlowBench's runs, and equally many. Kinds: a guess.
 MIN_TASKS = 4
 MIN_KINDS = 2
-#: Others that must do the same work, unless there is history: of two workers either may be slow.
-MIN_OTHERS = 2
-
-#: Observations are clipped to their worker's median +- (3 spreads + 0.3), in logarithms (winsorised). The spread of a
-#: kind of work is at least 0.1.
-WINSOR_SPREADS = 3.0
+#: Observations are clipped to their worker's median +- (some spreads + 0.3), in logarithms (winsorised).
 WINSOR_BIT = 0.3
-MIN_SPREAD = 0.1
 #: Share of a worker's level that must remain without its worst observation for the worker to be slow; a guess.
 OF_ALL_TASKS = 0.5
 #: Levels this close to 0 are 0: anything from what rounding makes of 0 to the least difference that matters would do.
@@ -129,8 +111,8 @@ ROUNDING = 1e-9
 FEW = 3.0
 
 #: Workers are of two kinds if the gap between them is at least this many spreads of the faster ones, and a tenth, and
-#: at least so many are faster.
-GAP_SPREADS, MIN_FAST = 2.0, 3
+#: enough to compare are faster.
+GAP_SPREADS = 2.0
 
 #: The tail is how far the furthest healthy worker of a run comes, as a share of what flags one among normal numbers.
 #: Its logarithm is assumed to have this mean and standard deviation, worth four runs; the tail lies so many deviations
@@ -260,7 +242,7 @@ def _tail(healthy: Sequence[Scores]) -> float:
     furthest = [
         math.log(max(float(scored.z.max()), 1e-3) / limit(int(scored.enough.sum()) * TAIL_SIGNALS))
         for scored in healthy
-        if scored.enough.sum() > MIN_OTHERS
+        if scored.enough.sum() >= MIN_PEERS
     ]
     x = np.maximum(np.array(furthest), TAIL_MEAN - 4 * TAIL_SPREAD)
     n = len(x) + TAIL_RUNS
@@ -315,7 +297,7 @@ def _worst(observations: Observations, workers: int) -> Bool:
 
 def _judged(cells: _Cells, usual: Usual | None) -> Bool:
     peers = (cells.count > 0).sum(axis=1) - 1
-    comparable = cells.count * (peers >= (1 if usual is not None else MIN_OTHERS))[:, None]
+    comparable = cells.count * (peers >= (1 if usual is not None else MIN_PEERS - 1))[:, None]
     judged: Bool = (comparable.sum(axis=0) >= MIN_TASKS) | ((comparable > 0).sum(axis=0) >= MIN_KINDS)
     return judged
 
@@ -337,7 +319,7 @@ def _faster_kind(level: Float64, judged: Bool, floor: float) -> Bool:
     """Select the workers below the widest gap in the faster half, if it is too wide for chance; else all judged."""
     ordered = np.sort(level[judged])
     widest, limit = 0.0, math.inf
-    for count in range(max(MIN_FAST, math.ceil(MIN_HEALTHY * len(ordered))), len(ordered) // 2 + 1):
+    for count in range(max(MIN_PEERS, math.ceil(MIN_HEALTHY * len(ordered))), len(ordered) // 2 + 1):
         spread = math.hypot(float(np.std(ordered[:count])) * (1.0 + FEW / count), floor)
         gap = float(ordered[count] - ordered[count - 1])
         if gap > LONGER and gap > max(GAP_SPREADS * spread, widest):

@@ -7,14 +7,13 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from dask_efficiency.straggler.history import Interval
+from dask_efficiency.straggler.history import MAX_WAIT_NS, Interval
 from dask_efficiency.straggler.peers import MIN_PEERS, NOISE, PIECE, Floats, Places, median_of_others
 from dask_efficiency.straggler.signals import RECEIVE, SEND
 from dask_efficiency.straggler.task_rates import TRANSFER_SUMS, TaskRates
 
-#: Transfers a receiver that a comparison waits for, on average, for so many nanoseconds at most; guesses.
+#: Transfers a receiver that a comparison waits for, on average; a guess.
 MIN_TRANSFERS = 3
-MAX_WAIT_NS = 60_000_000_000
 #: Share of an interval that a worker's transfers must take for it to be compared; a guess.
 MIN_TRANSFER_SHARE = 0.01
 #: Receivers per piece whose senders are looked up.

@@ -31,7 +31,7 @@ def pretended(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         return {"measured": {name: {"value": rates[name], "count": 3} for name in asked["components"] if name in rates}}
 
     async def pair(self: WorkerPreflight, asked: Any) -> dict[str, Any]:
-        return {"send": 1e-9, "receive": 1e-9, "latency": 1e-3, "range": 0.1}
+        return {"send": 1e-9, "receive": 1e-9, "latency": 1e-3}
 
     monkeypatch.setattr(WorkerPreflight, "_measure", measure)
     monkeypatch.setattr(WorkerPreflight, "_pair", pair)

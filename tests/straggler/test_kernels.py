@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from dask_efficiency.accounts.gpu import KernelTotals
-from dask_efficiency.straggler.kernels import MAX_KERNELS, QUIET_NS, TOP, KernelComparison
+from dask_efficiency.straggler.columns import MAX_COLUMNS, QUIET_NS
+from dask_efficiency.straggler.kernels import TOP, KernelComparison
 
 WORKERS = np.arange(4)
 MS = 1_000_000
@@ -120,7 +121,7 @@ def test_reading_totals_counts_as_a_piece_of_work() -> None:
 
 def test_the_quiet_kernels_go_if_there_is_no_room_for_all() -> None:
     comparison = KernelComparison(len(WORKERS))
-    for first in range(0, MAX_KERNELS, TOP):
+    for first in range(0, MAX_COLUMNS, TOP):
         reported(*[[gemm(10, 2, name=f"k{first + i}") for i in range(TOP)]] * 4, comparison=comparison)
         assert compared(comparison)[2].tolist() == [TOP * 10] * 4
     reported(*[[gemm(10, 2, name="late")]] * 4, comparison=comparison, at=QUIET_NS - 1)

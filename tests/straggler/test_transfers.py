@@ -5,10 +5,10 @@ import math
 import numpy as np
 import pytest
 
-from dask_efficiency.straggler.history import Interval
+from dask_efficiency.straggler.history import MAX_WAIT_NS, Interval
 from dask_efficiency.straggler.signals import RECEIVE, SEND
 from dask_efficiency.straggler.task_rates import TaskRateCounter, TaskRates
-from dask_efficiency.straggler.transfers import MAX_WAIT_NS, MIN_TRANSFERS, TransferComparison
+from dask_efficiency.straggler.transfers import MIN_TRANSFERS, TransferComparison
 from tests.straggler.rates import arrived
 
 WORKERS = [f"w{i}" for i in range(5)]

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from dask_efficiency.accounts.checks import short
 from dask_efficiency.accounts.slow_worker import SlowWorker
 from dask_efficiency.fleet.minder.network import WEIGHTS, Autoencoder, normalised, windowed
+from dask_efficiency.fleet.outliers.departures import CONTINUITY_SECONDS
 from dask_efficiency.fleet.outliers.metric_series import (
     REACH_SECONDS,
     Metric,
@@ -23,7 +24,7 @@ from dask_efficiency.fleet.outliers.metric_series import (
     metric_of,
     metric_series_of,
 )
-from dask_efficiency.fleet.outliers.outliers import CONTINUITY_SECONDS, find_outliers
+from dask_efficiency.fleet.outliers.outliers import find_outliers
 from dask_efficiency.runs.trace.archive import Archive, Format, read_archive, write_archive
 from dask_efficiency.straggler.peers import median
 

@@ -29,11 +29,11 @@ difference from *the others*, and stays away for minutes. This folder answers fo
    own squared changes). Of each the median worker's is subtracted, at every block: what all do is nobody's. A block is
    averaged with its neighbour, so that what comes and goes within a minute cancels.
 3. *Units.* A difference counts in standard deviations of how a worker varies about its own median; a change that does
-   not matter (3 % of a metric's usual level, swings 1.4 times as large, half the movement) is less than three of them.
+   not matter (3 % of a metric's usual level, swings or movement 1.4 times as large) is less than three of them.
 4. *Departures* (``departures.py``). Of each stretch of four and a half minutes counts the distance that is kept in all
    blocks but the 15 % nearest to the past. A burst, however high, keeps none. The squares of all signals are added up.
-5. *Scores.* The root of the largest sum, over sqrt(2 ln(signals x workers)), about as far as the most extreme of so
-   many normal numbers comes. Above 0.8 a worker is an outlier.
+5. *Scores.* The root of the largest sum, over ``limit(signals x workers)``. Above 0.8 a
+   worker is an outlier.
 6. *Culprits.* Who has half of the highest score, or 0.7 of that half and began within 10 s of one who has. The onset of
    each is fitted to its strongest signals. Those that begin within 15 s of each other have a fault in common; who
    begins later, within two minutes, is a victim. If more than two are left, and more than a quarter of the group, the
@@ -91,10 +91,8 @@ no departure with a lower score is named beside it: it may be the consequence.
 
 **What was tried and rejected**, with F1 on the generator after Minder's description where it was measured:
 
-- *Minder's LSTM-VAE with pairwise distances*, .53, or .72 with the median as its reference, against .91 here: in mean
-  and standard deviation the outlier hides itself, as (N - 1) / sqrt(N) bounds its z-score, 1.5 for 4 workers.
-  *Mahalanobis distance*, .40.
-- *Without continuity*, .05 to .14. *A median over the window* in place of a share of it, which half of it moves.
+- *The paper's Minder*, .53 (``benchmarks.stragglers_minder``); its distances as metrics come close to the metrics.
+- *A median over the window* in place of a share of it, which half of it moves.
 - *Levels and swings only.* A process that hangs, or an exporter that is stuck, often stays at its own mean.
 - *The mean of squared changes* as movement, which does not tell a few large changes, of a slow clock, from many. And
   changes from one sample to the next: an exporter may be refreshed only every 15 s, so they are over a block.

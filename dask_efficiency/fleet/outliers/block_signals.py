@@ -29,12 +29,10 @@ MAX_PEERS = 129
 #: constant swings.
 _MIN_NOISE = 0.15
 
-#: Least change of a logarithm of variances that matters: swings 1.4 times as large. Where most swings are below what is
-#: noticed, they hardly differ, and the least of them would seem far out.
-_MIN_SWINGS = math.log(2)
+#: Least change that matters of a logarithm of variances, or of squared changes: swings and movement 1.4 times as large,
+#: or as small. Where most swings are below what is noticed, they hardly differ, and the least of them would seem far.
+_MIN_LOG = math.log(2)
 
-#: Least change of a logarithm of squared changes that matters: movement half as far.
-_MIN_MOVEMENT = math.log(4)
 #: Quantile of a metric's level that counts as its usual one: below it lie blocks in which a job has halted.
 _USUAL_LEVEL = 0.75
 #: Share of a metric's mean size that its usual level is at least: a metric that is 0 nearly always has changes, too,
@@ -163,7 +161,7 @@ def block_signals(series: MetricSeries, *, floor: Values | None = None) -> Block
         series,
         _with_neighbour(signals),
         (levels[:, 1:] + levels[:, :-1]) * np.float32(0.5),
-        np.concatenate([least, np.full_like(least, _MIN_SWINGS), np.full_like(least, _MIN_MOVEMENT)]),
+        np.concatenate([least, np.full_like(least, _MIN_LOG), np.full_like(least, _MIN_LOG)]),
         floor,
         usual[:, 0],
         (level[:, 1:] + level[:, :-1]) * np.float32(0.5),

@@ -16,9 +16,10 @@ from dask_efficiency.straggler.peers import MAD_TO_DEVIATION, Places, median
 #: Least length of a worker's past in seconds; a guess.
 MIN_PAST_SECONDS = 120.0
 
-#: A past this long is a baseline by its quantile of 0.95. A burst may fill a shorter one, so the worker must also leave
-#: the range that its peers keep lastingly, two standard deviations of their lasting differences. Guesses.
-SURE_PAST_SECONDS = 270.0
+#: Least seconds for which a worker is an outlier, most of the time: about the four minutes of Minder's paper. A past
+#: this long is a baseline by its quantile of 0.95. A burst may fill a shorter one, so the worker must also leave the
+#: range that its peers keep lastingly, two standard deviations of their lasting differences. Guesses.
+CONTINUITY_SECONDS = 270.0
 SURE_SHARE = 0.95
 LASTING_RANGE = 2.0
 #: Deviations that the least change that matters counts at least.
@@ -192,7 +193,7 @@ class _Window:
             before = np.sort(rows[:, :start], axis=1)
             lasting = self.lasting[signal]
             found = np.minimum(beyond(before[:, start // 2]) - moved, beyond(np.zeros_like(kept)) - lasting)
-            if start >= round(SURE_PAST_SECONDS / self.signals.block_seconds):
+            if start >= round(CONTINUITY_SECONDS / self.signals.block_seconds):
                 found = np.maximum(found, beyond(before[:, int(SURE_SHARE * (start - 1))]) - moved)
             own = MAD_TO_DEVIATION * np.median(np.abs(rows[:, :start] - before[:, start // 2, None]), axis=1)
             weight = start / (start + SPREAD_PRIOR)

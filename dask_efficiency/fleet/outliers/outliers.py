@@ -18,16 +18,13 @@ from dask_efficiency.fleet.outliers.block_signals import (
     block_signals,
     strongest,
 )
-from dask_efficiency.fleet.outliers.departures import Baseline, departures, past_of
+from dask_efficiency.fleet.outliers.departures import CONTINUITY_SECONDS, Baseline, departures, past_of
 from dask_efficiency.fleet.outliers.metric_series import KINDS, LEVEL, MOVEMENT, MetricSeries, Values, metric_series_of
 from dask_efficiency.runs.trace.run_trace import RunTrace
 from dask_efficiency.straggler.peers import MAD_TO_DEVIATION, MIN_PEERS, Places, limit, median
 
 if TYPE_CHECKING:
     import pandas as pd
-
-#: Least seconds for which a worker is an outlier, most of the time: about the four minutes of Minder's paper.
-CONTINUITY_SECONDS = 270.0
 
 #: Machines that become outliers within so many seconds of each other have a fault in common, as those behind a switch.
 #: A faulty machine slows its peers: those that become outliers later, within the second time, are its victims.
@@ -39,8 +36,8 @@ FOLLOW_SECONDS = 120.0
 _ALIKE_SECONDS = 10.0
 _ALIKE_DOMINANCE = 0.7
 
-#: As many workers, or this share of all, may be culprits at once: of more, the job has begun to treat them unlike the
-#: others, such as those whose GPUs are capped in a phase that draws more power. A guess.
+#: As many workers, or this share of all, may be at fault at once, and the others are their peers: of more, the job has
+#: begun to treat them unlike the others, such as those whose GPUs are capped in a phase that draws more power. A guess.
 _CROWD, _CROWD_SHARE = 2, 0.25
 
 
@@ -342,9 +339,8 @@ def independent(begins: NDArray[Any], *, together: float, follow: float) -> Bool
 #: ``benchmarks.stragglers_stillness``: of healthy tasks of 8 to 150 machines, 1 to 4 % have one that is so far.
 FAR, FEW_PEERS = 2.5, 8
 
-#: Workers that may be at fault at once, and share of all: the others are their peers.
+#: Workers that may be unlike the others from the start, at most; a guess.
 MOST_AT_FAULT = 3
-MOST_SHARE_AT_FAULT = 0.25
 #: Metrics in which a worker must be unlike its peers: one alone may be a disk that is full and unused.
 METRICS_UNLIKE = 2
 
@@ -380,7 +376,7 @@ def _multiples(signals: BlockSignals) -> Values:
     usual = signals.usual()
     size = np.abs(usual)
     workers = size.shape[1]
-    at_fault = min(MOST_AT_FAULT, max(1, int(workers * MOST_SHARE_AT_FAULT)))
+    at_fault = min(MOST_AT_FAULT, max(1, int(workers * _CROWD_SHARE)))
     largest = np.maximum(np.sort(size, axis=1)[:, -at_fault - 1], signals.least)
     moving = median(signals.levels[-len(signals.floor) :]) > MOVES * signals.floor
     largest[~np.tile(moving, len(KINDS))] = np.inf

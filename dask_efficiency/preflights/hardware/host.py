@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import math
 import os
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any, TypeVar
 
 import numpy as np
@@ -29,18 +28,13 @@ def best_rate(measure: Callable[[], tuple[float, float]], repeats: int = REPEATS
     """Repetition with the highest rate; ``measure`` returns one, and the share of time its threads computed, or NaN."""
     repetitions = _repeated(measure, repeats)
     rate, share = max(repetitions)
-    return {
-        "value": rate,
-        "share": share,
-        "count": len(repetitions),
-        "range": spread_of([rate for rate, _ in repetitions]),
-    }
+    return {"value": rate, "share": share, "count": len(repetitions)}
 
 
 def least_seconds(measure: Callable[[], float], repeats: int = REPEATS) -> dict[str, Any]:
     """Repetition with the fewest seconds."""
     repetitions = _repeated(measure, repeats)
-    return {"value": min(repetitions), "count": len(repetitions), "range": spread_of(repetitions)}
+    return {"value": min(repetitions), "count": len(repetitions)}
 
 
 def _repeated(measure: Callable[[], T], repeats: int) -> list[T]:
@@ -51,13 +45,6 @@ def _repeated(measure: Callable[[], T], repeats: int) -> list[T]:
         if time.perf_counter() - began > MAX_SECONDS:
             break
     return repetitions
-
-
-def spread_of(values: Sequence[float]) -> float:
-    """Logarithm of the largest repetition over the least, which shows chance; NaN for a single one."""
-    if len(values) < 2 or min(values) <= 0:
-        return math.nan
-    return math.log(max(values) / min(values))
 
 
 #: Rows of the matrices: three of them take 1.5 MB, and a product a millisecond.
@@ -190,8 +177,7 @@ def python_loops(
         others = max(0.0, time.process_time() - process - own)
         repetitions.append((count / took, own / took, others / took))
     rate, share, others = max(repetitions)
-    spread = spread_of([repetition[0] for repetition in repetitions])
-    return {"value": rate, "share": share, "others": others, "count": repeats, "range": spread}
+    return {"value": rate, "share": share, "others": others, "count": repeats}
 
 
 #: Kinds of a workload.

@@ -9,7 +9,7 @@ from statistics import median
 
 import numpy as np
 
-from dask_efficiency.preflights.judge.links import RANGE_TO_BEST, median_of_fastest
+from dask_efficiency.preflights.judge.links import median_of_fastest
 from dask_efficiency.preflights.judge.readings import ALONE, MIN_Z, THRESHOLD, Component, Reading, Subject
 from dask_efficiency.straggler.peers import MIN_PEERS, healthy_spread
 
@@ -83,10 +83,7 @@ def _compared(component: Component, readings: Mapping[str, Reading]) -> dict[str
     reference = median_of_fastest(known) if known else math.inf
     if not 0 < reference < math.inf:  # a failure everywhere is no worker's fault
         return {}
-    # Of the best of three repetitions, as the repetitions of a usual worker show it.
-    ranges = [reading.range for reading in readings.values() if math.isfinite(reading.range)]
-    noise = RANGE_TO_BEST * median(ranges) if ranges else 0.0
-    scale = math.hypot(np.nan_to_num(healthy_spread(np.log(known))), component.spread, noise)
+    scale = math.hypot(np.nan_to_num(healthy_spread(np.log(known))), component.spread)
     by_address = {}
     for address, value in seconds.items():
         peers = sorted(other / reference for name, other in seconds.items() if name != address)

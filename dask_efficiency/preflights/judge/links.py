@@ -30,8 +30,6 @@ class MeasuredPair:
     #: By component, seconds of the first for a unit of work with the second: ``send`` is from the first to the second,
     #: ``receive`` the way back. Empty if the pair failed.
     seconds: Mapping[Component, float]
-    #: Logarithm of the largest repetition over the least; NaN if unknown.
-    range: float = math.nan
     #: Number of repetitions; one in a first look.
     repeats: int = 1
 
@@ -68,15 +66,11 @@ class MeasuredPairs:
         #: it that is slow: higher where healthy workers differ much.
         self.reference: dict[Component, float] = {}
         self.thresholds: dict[Component, float] = {}
-        known = [link.range for link in self.links if math.isfinite(link.range)]
-        noise = RANGE_TO_BEST * median(known) if known and final else 0.0
         for name in dict.fromkeys(name for best in self._best.values() for name in best):
             seconds = [best[name] for best in self._best.values() if name in best]
             self.reference[name] = median_of_fastest(seconds, 2 if final else 4)
             spread = healthy_spread(np.log([self.ratio(name, took) for took in seconds])) if final else 0.0
-            self.thresholds[name] = max(
-                THRESHOLD, math.exp(MIN_Z * math.hypot(np.nan_to_num(spread), noise, name.spread))
-            )
+            self.thresholds[name] = max(THRESHOLD, math.exp(MIN_Z * math.hypot(np.nan_to_num(spread), name.spread)))
         self._partners: dict[str, set[str]] = {}
         #: Lowest cost of each worker's pairs.
         self._least: dict[str, float] = {}
@@ -214,14 +208,5 @@ def _best(links: Iterable[MeasuredPair]) -> dict[str, dict[Component, float]]:
 
 def median_of_fastest(seconds: Sequence[float], share: int = 2) -> float:
     """Median of the fastest half, which fewer slow ones do not move, or of ``1 / share`` of all, of two at least."""
-    half = fastest_half(seconds)
+    half = sorted(seconds)[: (len(seconds) + 1) // 2]  # with the middle one
     return median(half if share == 2 else half[: max(2, -(-len(seconds) // share))])
-
-
-#: Standard deviation of the best of three normal values, 0.75, over their mean range, 1.69.
-RANGE_TO_BEST = 0.44
-
-
-def fastest_half(seconds: Sequence[float]) -> list[float]:
-    """Fastest half including the middle, in order."""
-    return sorted(seconds)[: (len(seconds) + 1) // 2]

@@ -24,7 +24,7 @@ class Component(StrEnum):
     #: Cause of a worker that is slow in this component and in none that explains it.
     cause: Cause
     #: Least standard deviation among healthy workers that is assumed, as a logarithm. Guesses, wider where more than
-    #: the worker takes part; readings that scatter more count too.
+    #: the worker takes part.
     spread: float
 
     def __new__(cls, name: str, head: str = "", words: str = "", unit: str = "", *others: Any) -> Self:
@@ -87,8 +87,6 @@ class Reading:
     others: float = math.nan
     #: Number of repetitions.
     count: int = 1
-    #: Logarithm of the largest repetition over the least; NaN for a single one.
-    range: float = math.nan
     #: Ratios of its time to that of a good worker measured right before or after it; empty if it was never suspected.
     beside: tuple[float, ...] = ()
 
@@ -116,7 +114,7 @@ class Subject:
 def read_measurements(answer: object) -> tuple[dict[Component, Reading], dict[Component, str]]:
     """Readings of a worker's answer, and the reasons of those that are missing; RefusedPayload if it is anything else.
 
-    It has, by component, ``value`` with ``share``, ``others``, ``count`` and ``range`` if known; or ``missing``, the
+    It has, by component, ``value`` with ``share``, ``others`` and ``count`` if known; or ``missing``, the
     reason; or ``failed``, the reason of a failure or a hang, which is infinitely slow.
     """
     if not isinstance(answer, Mapping):
@@ -137,15 +135,15 @@ def read_measurements(answer: object) -> tuple[dict[Component, Reading], dict[Co
             missing[component] = str(content["failed"])[:MAX_REASON]
             readings[component] = Reading(math.inf if component.unit == "s" else 0.0)
             continue
-        numbers = [content.get(name, math.nan) for name in ("value", "share", "others", "range")]
+        numbers = [content.get(name, math.nan) for name in ("value", "share", "others")]
         numbers = [math.nan if number is None else number for number in numbers]
         count = content.get("count", 1)
         if not all(isinstance(number, int | float) for number in numbers) or not isinstance(count, int):
             raise RefusedPayload(f"{component} is {dict(content)!r:.200}; expected numbers")
-        value, share, others, extent = map(float, numbers)
+        value, share, others = map(float, numbers)
         if not 0 <= value < math.inf:
             raise RefusedPayload(f"{component} is {value!r}; expected a number from 0")
-        readings[component] = Reading(value, share, others, count, extent)
+        readings[component] = Reading(value, share, others, count)
     return readings, missing
 
 
@@ -154,5 +152,4 @@ def better(component: Component, old: Reading | None, new: Reading) -> Reading:
     if old is None:
         return new
     best = min(old, new, key=lambda reading: component.seconds(reading.value))
-    extent = max((reading.range for reading in (old, new) if reading.range >= 0), default=math.nan)
-    return Reading(best.value, best.share, best.others, old.count + new.count, extent, old.beside)
+    return Reading(best.value, best.share, best.others, old.count + new.count, old.beside)

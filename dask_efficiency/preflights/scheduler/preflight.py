@@ -389,13 +389,11 @@ class Preflight:
             if not isinstance(value, int | float) or not 0 < value <= MAX_MEASURED:
                 return MeasuredPair(pair.first, pair.second, {}, repeats=repeats)
             by_component[component] = float(value)
-        extent = answer.get("range")
-        extent = float(extent) if isinstance(extent, int | float) else math.nan
         backends = {Component.COLLECTIVE: self.plan.collective, Component.TRAINING: self.plan.training}
         for component, backend in backends.items():
             if backend:
                 by_component |= await self._in_group(component, backend, both)
-        return MeasuredPair(pair.first, pair.second, by_component, extent, repeats)
+        return MeasuredPair(pair.first, pair.second, by_component, repeats)
 
     async def _in_group(self, component: Component, backend: str, both: Sequence[Candidate]) -> dict[Component, float]:
         """Seconds of work of two workers in a process group of torch, the slower one's; empty if not measured."""

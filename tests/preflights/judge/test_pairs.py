@@ -107,8 +107,7 @@ def among_four(component: Component, slow: float, usual: float, **more: float) -
     [
         (among_four(Component.LATENCY, 1.9e-3, 2e-4), []),  # shorter than Dask's own time
         (among_four(Component.LATENCY, 1e-2, 2e-4), ["a"]),
-        (among_four(Component.SEND, 1.6, 1.0, range=0.05), ["a"]),
-        (among_four(Component.SEND, 1.6, 1.0, range=1.0), []),  # repetitions differ as much
+        (among_four(Component.SEND, 1.6, 1.0), ["a"]),
     ],
 )
 def test_a_difference_that_chance_or_dask_makes_names_nobody(links: list[MeasuredPair], named: list[str]) -> None:
