@@ -68,9 +68,9 @@ def fleet_watch(
 
 
 def _detector(source: Source, settings: WatchSettings) -> Detector:
+    same_work = not isinstance(source, SchedulerSource)  # a scheduler gives its workers what it likes
     if not settings.model:
-        # A scheduler gives its workers what it likes.
-        return outlier_detector(settings.continuity, same_work=not isinstance(source, SchedulerSource))
+        return outlier_detector(settings.continuity, same_work=same_work)
     minder = load_minder(settings.model)
     names, whose = list(NAMES), f"a scheduler such as {source.name}"
     if isinstance(source, PrometheusSource):
@@ -81,7 +81,7 @@ def _detector(source: Source, settings: WatchSettings) -> Detector:
             f"{settings.model} was trained on {unknown[0][:80]!r}, which {whose} does not have; "
             f"{known_names(unknown[0], names)}; expected a model of the same metrics, as `fleet train` makes"
         )
-    return lambda window, past: minder.find(window, continuity_seconds=settings.continuity)
+    return lambda window, past: minder.find(window, continuity_seconds=settings.continuity, same_work=same_work)
 
 
 def outlier_detector(continuity_seconds: float = CONTINUITY_SECONDS, *, same_work: bool = True) -> Detector:

@@ -26,12 +26,11 @@ from dask_efficiency.fleet.outliers.metric_series import (
 )
 from dask_efficiency.fleet.outliers.outliers import find_outliers
 from dask_efficiency.runs.trace.archive import Archive, Format, read_archive, write_archive
+from dask_efficiency.runs.trace.run_trace import RunTrace
 from dask_efficiency.straggler.peers import median
 
 if TYPE_CHECKING:
     import pandas as pd
-
-    from dask_efficiency.runs.trace.run_trace import RunTrace
 
 
 #: Samples of a window, as in the paper.
@@ -69,7 +68,11 @@ class Minder:
         return tuple(self.models)
 
     def find(
-        self, run: MetricSeries | RunTrace | pd.DataFrame, *, continuity_seconds: float = CONTINUITY_SECONDS
+        self,
+        run: MetricSeries | RunTrace | pd.DataFrame,
+        *,
+        continuity_seconds: float = CONTINUITY_SECONDS,
+        same_work: bool | None = None,
     ) -> list[SlowWorker]:
         """Workers at fault.
 
@@ -78,8 +81,8 @@ class Minder:
         run
             A recorded run; or a table with the columns ``at`` (seconds) and ``worker``, optionally ``group`` and
             ``host``, and one column for each metric. Other metrics than those it was trained on are ignored.
-        continuity_seconds
-            Time for which a worker must be unlike the others.
+        continuity_seconds, same_work
+            As of :func:`~dask_efficiency.fleet.find_outliers`.
 
         Returns
         -------
@@ -97,7 +100,11 @@ class Minder:
             raise ValueError(f"none of the metrics {series.metrics[:20]!r} was trained on; expected {self.metrics!r}")
         if series.values.shape[2] < WINDOW_SAMPLES:
             return []
-        found = find_outliers(self.distances(series), threshold=THRESHOLD, continuity_seconds=continuity_seconds)
+        if same_work is None:
+            same_work = not isinstance(run, RunTrace)
+        found = find_outliers(
+            self.distances(series), threshold=THRESHOLD, continuity_seconds=continuity_seconds, same_work=same_work
+        )
         worse = (_on_the_worse_side(series, finding) for finding in found)
         return [finding for finding in worse if finding is not None]
 

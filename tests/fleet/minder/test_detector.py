@@ -56,6 +56,14 @@ def test_a_burst_is_a_fault_if_less_continuity_is_asked_for(minder):
     assert [f.worker for f in minder.find(series(burst()), continuity_seconds=120)] == ["3"]
 
 
+def test_a_worker_that_is_unlike_the_others_from_the_start_is_found_only_where_all_do_the_same(minder):
+    values = healthy(16)
+    values[:, 5] = np.array([80.0, 20.0])[:, None] + np.random.default_rng(3).standard_normal((2, 600)) / 9
+    both = Minder(dict.fromkeys(METRICS, minder.models["cpu"]))
+    assert [f.worker for f in both.find(series(values))] == ["5"]
+    assert both.find(series(values), same_work=False) == []
+
+
 def test_units_and_the_order_of_the_workers_do_not_matter(minder):
     values = with_fault(7, worker=4)
     before, after = minder.find(series(values)), minder.find(series(values[:, ::-1] * 1024 + 512))
