@@ -31,7 +31,7 @@ from benchmarks import stragglers_fleet as fleet
 from benchmarks import stragglers_generator as generator
 from benchmarks import stragglers_stillness as stillness
 from benchmarks.figures import figure
-from benchmarks.stragglers_minder import lasting
+from benchmarks.stragglers_minder import lasting, prioritised
 from benchmarks.stragglers_outliers import SECOND, drawn_machines, f1
 from dask_efficiency.fleet.minder.detector import WINDOW_SAMPLES, Minder, embedded
 from dask_efficiency.fleet.minder.network import Autoencoder, normalised, windowed
@@ -98,7 +98,10 @@ class Trained:
     @classmethod
     def on(cls, windows: Sequence[Window], steps: int) -> Trained:
         runs = [window.series for window in windows]
-        minder = train_minder(runs, [[str(one) for one in window.faulty] for window in windows], steps=steps)
+        minder = train_minder(runs, steps=steps)
+        faulty = [{str(one) for one in window.faulty} for window in windows]
+        order = prioritised(runs, faulty=faulty, metrics=minder.metrics)
+        minder = Minder({name: minder.models[name] for name in order})
         papers = tuple(name for name in minder.metrics if name in PAPERS)
         random = np.random.default_rng(0)
         examples = []

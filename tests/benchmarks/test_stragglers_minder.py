@@ -8,7 +8,9 @@ from hypothesis import strategies as st
 pytest.importorskip("torch", reason="torch is not installed: nothing to train Minder with")
 pytestmark = pytest.mark.needs("torch")
 
-from benchmarks.stragglers_minder import lasting, pairwise_scores  # noqa: E402
+from benchmarks.stragglers_minder import lasting, pairwise_scores, prioritised, stump_gain  # noqa: E402
+from dask_efficiency.fleet.outliers.metric_series import MetricSeries  # noqa: E402
+from tests.straggler.clusters import METRICS, healthy, with_fault  # noqa: E402
 
 
 def test_the_papers_score_by_hand() -> None:
@@ -45,3 +47,20 @@ def test_lasting_agrees_with_a_count_stretch_by_stretch(rows, length, share):
 
 def test_nothing_lasts_in_fewer_instants_than_a_stretch():
     assert lasting(np.ones((2, 3), bool), length=4, share=0.5).tolist() == [-1, -1]
+
+
+def test_the_metric_that_shows_the_faults_comes_first():
+    for metric in (0, 1):
+        runs = [healthy(8, seed=seed) for seed in range(3)]
+        runs += [with_fault(8, worker=2, seed=seed, metric=metric, onset=0) for seed in range(3, 6)]
+        series = [MetricSeries.of(run, metrics=METRICS) for run in runs]
+        order = prioritised(series, faulty=[()] * 3 + [("2",)] * 3, metrics=METRICS)
+        assert order == (METRICS[metric], METRICS[1 - metric])
+        assert prioritised(series, faulty=[()] * 6, metrics=METRICS[::-1]) == METRICS[::-1]  # without any fault
+
+
+def test_a_stump_gains_most_where_one_threshold_separates_the_labels():
+    labels = np.array([False, False, True, True])
+    assert stump_gain(np.array([1.0, 2.0, 3.0, 4.0]), labels) == pytest.approx(0.5)
+    assert stump_gain(np.array([1.0, 3.0, 2.0, 4.0]), labels) == pytest.approx(0.5 - 1 / 3)
+    assert stump_gain(np.ones(4), labels) == 0
