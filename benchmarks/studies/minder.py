@@ -74,7 +74,7 @@ def second(seed: int) -> Window:
 def third(seed: int) -> Window:
     made = stillness.generate(seed, machines=max(8, drawn_machines(SECOND, seed, most=MOST_MACHINES)))
     series = MetricSeries.of(made.values, metrics=made.metrics, step_seconds=made.every_seconds)
-    return Window(series, made.faulty, -1.0 if made.onset is None else made.onset)
+    return Window(series, made.faulty, made.onset or -1.0)
 
 
 GENERATORS: dict[str, tuple[Callable[[int], Window], Sequence[int], Sequence[int], Sequence[int]]] = {
@@ -89,27 +89,21 @@ GENERATORS: dict[str, tuple[Callable[[int], Window], Sequence[int], Sequence[int
 
 @dataclass(frozen=True, slots=True)
 class Trained:
-    """A network for each metric, in the order in which they tell faults, and one for the paper's together."""
+    """A network for each metric, their names by how well they tell faults, and one network for the paper's together."""
 
     minder: Minder
+    names: tuple[str, ...]
     papers: tuple[str, ...]
     together: Autoencoder
 
     @classmethod
     def on(cls, windows: Sequence[Window], steps: int) -> Trained:
-        runs = [window.series for window in windows]
-        minder = train_minder(runs, steps=steps)
+        minder = train_minder(runs := [window.series for window in windows], steps=steps)
         faulty = [{str(one) for one in window.faulty} for window in windows]
-        order = prioritised(runs, faulty=faulty, metrics=minder.metrics)
-        minder = Minder({name: minder.models[name] for name in order})
-        papers = tuple(name for name in minder.metrics if name in PAPERS)
-        random = np.random.default_rng(0)
-        examples = []
-        for run in runs:
-            flat = stacked(run, papers).reshape(-1, WINDOW_SAMPLES, len(papers))
-            flat = flat[np.isfinite(flat).all(axis=(1, 2))]
-            examples.append(flat[random.choice(len(flat), min(len(flat), 2_000), replace=False)])
-        return cls(minder, papers, fit(np.concatenate(examples), steps=steps, seed=0))
+        names = prioritised(runs, faulty=faulty, metrics=minder.metrics)
+        papers = tuple(name for name in names if name in PAPERS)
+        flat = np.concatenate([stacked(run, papers).reshape(-1, WINDOW_SAMPLES, len(papers)) for run in runs])
+        return cls(minder, names, papers, fit(flat[np.isfinite(flat).all(axis=(1, 2))], steps=steps, seed=0))
 
 
 def samples(series: MetricSeries, name: str, length: int = WINDOW_SAMPLES) -> Scores:
@@ -188,7 +182,7 @@ def methods(trained: Trained) -> dict[str, Callable[[MetricSeries], list[Scores]
         "Mahalanobis": lambda series: [mahalanobis(series, papers)],
         WITHOUT: by_metric(papers),
         "fewer metrics": by_metric(papers[:FEWER]),
-        "more metrics": by_metric(trained.minder.metrics),
+        "more metrics": by_metric(trained.names),
     }
 
 
@@ -208,8 +202,7 @@ def furthest(scores: Sequence[Scores], length: int) -> Found:
     found = Found({threshold: {} for threshold in THRESHOLDS})
     for score in scores:
         score = np.where(np.isfinite(score), score, -np.inf)
-        best, height = score.argmax(axis=0), score.max(axis=0)
-        rows = np.unique(best)
+        best, height, rows = score.argmax(axis=0), score.max(axis=0), np.unique(score.argmax(axis=0))
         for threshold in THRESHOLDS:
             since = lasting((best == rows[:, None]) & (height > threshold), length=length, share=SHARE)
             if not found.named[threshold] and (since >= 0).any():
@@ -248,40 +241,33 @@ def judged(windows: Sequence[Window], trained: Trained) -> Iterator[tuple[str, l
         yield name, found
 
 
-def counts(windows: Sequence[Window], found: Sequence[Found], threshold: float) -> NDArray[np.int64]:
-    """By window: right, false and missed machines."""
-    rows = []
+def counts(
+    windows: Sequence[Window], found: Sequence[Found], threshold: float
+) -> tuple[NDArray[np.int64], list[float]]:
+    """By window right, false and missed machines; and seconds from the onset until right ones were named."""
+    rows, waits = [], []
     for one, window in zip(found, windows, strict=True):
         named = one.named[threshold]
         right = {machine for machine in window.faulty if machine in named and not named[machine] < window.onset}
         rows.append((len(right), len(named) - len(right), len(window.faulty) - len(right)))
-    return np.array(rows, np.int64)
+        waits += [named[machine] - window.onset for machine in right if named[machine] >= window.onset]
+    return np.array(rows, np.int64), waits
 
 
-def line(name: str, windows: Sequence[Window], found: Sequence[Found], threshold: float) -> str:
-    rows = counts(windows, found, threshold)
+def line(name: str, found: Sequence[Found], rows: NDArray[np.int64], waits: Sequence[float]) -> str:
     right, false, missed = rows.sum(axis=0)
     drawn = np.random.default_rng(0).integers(0, len(rows), (1000, len(rows)))
     low, high = np.quantile([f1(rows[one].sum(axis=0)) for one in drawn], (0.025, 0.975))
-    waits = [
-        at - window.onset
-        for window, one in zip(windows, found, strict=True)
-        for machine, at in one.named[threshold].items()
-        if machine in window.faulty and at >= window.onset
-    ]
-    reaction = f"{median(waits):7.0f}" if waits else f"{'-':>7}"
     rates = f"{right / max(right + false, 1):9.2f} {right / max(right + missed, 1):6.2f}"
-    times = f"{reaction} {median(one.seconds for one in found):7.2f}"
+    times = f"{median(waits or [np.nan]):7.0f} {median(one.seconds for one in found):7.2f}"
     return f"{name:20} {f1(rows.sum(axis=0)):5.2f} [{low:.2f}, {high:.2f}] {rates} {times}"
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--generator", choices=GENERATORS, nargs="+", default=[*GENERATORS])
-    parser.add_argument("--train", type=int, default=12, help="windows to train on")
-    parser.add_argument("--steps", type=int, default=400, help="of training, for each network")
-    parser.add_argument("--tune", type=int, default=30, help="windows to choose thresholds on")
-    parser.add_argument("--windows", type=int, default=60, help="windows to report on")
+    for what, number in (("train", 12), ("steps", 400), ("tune", 30), ("windows", 60)):
+        parser.add_argument(f"--{what}", type=int, default=number, help=f"default {number}")
     given = parser.parse_args()
     for name in given.generator:
         make, *seeds = GENERATORS[name]
@@ -292,11 +278,12 @@ def main() -> None:
         print(f"{'':20} {'F1':>5} {'95 %':12} {'precision':>9} {'recall':>6} {'seconds':>7} {'CPU s':>7}", flush=True)
         chosen = {}
         for method, found in judged(tune, trained):
-            scores = {threshold: f1(counts(tune, found, threshold).sum(axis=0)) for threshold in found[0].named}
+            scores = {threshold: f1(counts(tune, found, threshold)[0].sum(axis=0)) for threshold in found[0].named}
             chosen[method] = max(scores, key=scores.__getitem__)
         for method, found in judged(report, trained):
-            print(line(method, report, found, chosen[method]), flush=True)
-            figure(f"F1 of {method}, {name}", f1(counts(report, found, chosen[method]).sum(axis=0)))
+            rows, waits = counts(report, found, chosen[method])
+            print(line(method, found, rows, waits), flush=True)
+            figure(f"F1 of {method}, {name}", f1(rows.sum(axis=0)))
 
 
 if __name__ == "__main__":

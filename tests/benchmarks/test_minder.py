@@ -54,14 +54,15 @@ def test_the_first_metric_in_which_a_machine_is_the_furthest_for_four_minutes_na
     (named,) = found.named[1.8].items()
     assert named[0] == BROKEN
     assert ONSET + CONTINUITY * STRIDE - 2 * STRIDE <= named[1] <= ONSET + CONTINUITY * STRIDE + 60
-    assert counts([window], [found], 1.8).tolist() == [[1, 0, 0]]
+    assert counts([window], [found], 1.8)[0].tolist() == [[1, 0, 0]]
     assert found.named[11.0] == {}  # no z-score among ten machines is so high
 
 
 def test_a_machine_that_is_named_before_its_onset_is_named_wrongly(window: Window) -> None:
     found = [Found({0.0: {BROKEN: at}}) for at in (ONSET - 1.0, ONSET + 1.0, math.nan)]
-    assert counts([window] * 3, found, 0.0).tolist() == [[0, 1, 1], [1, 0, 0], [1, 0, 0]]
-    assert counts([window], [Found({0.0: {}})], 0.0).tolist() == [[0, 0, 1]]
+    assert counts([window] * 3, found, 0.0)[0].tolist() == [[0, 1, 1], [1, 0, 0], [1, 0, 0]]
+    assert counts([window] * 3, found, 0.0)[1] == [1.0]
+    assert counts([window], [Found({0.0: {}})], 0.0)[0].tolist() == [[0, 0, 1]]
 
 
 @pytest.mark.parametrize("name", minder.GENERATORS)
