@@ -13,6 +13,8 @@ from dask_efficiency.straggler.signals import FINISHED, GIANT, MIN_TRANSFER_BYTE
 
 #: Share of its time on the CPU below which a task shows nothing of its CPU; a guess.
 MIN_SHARE = 0.02
+#: Longer tasks count for more, up to this many times the median of their work; a guess.
+MAX_WEIGHT = 4.0
 #: Seconds of wait for the disk below which it counts as none: kernels count in hundredths or tenths.
 IO_WAIT_SECONDS = 0.1
 #: Assumed resolution of clocks, in seconds.
@@ -81,7 +83,7 @@ def observations_of(work: TaskTimes) -> list[Observations]:
     share = np.where(computing, np.maximum(cpu, MIN_SHARE * took) / took, np.nan)
     spare = np.where(computing, took - cpu + MIN_SHARE * took, np.nan)
     size = np.log(np.fmax(work.input_bytes, 0.0) + 1.0)
-    of_time = np.sqrt(medians(took, work.kind, len(work.kinds))[work.kind])
+    of_time = np.sqrt(np.minimum(took, MAX_WEIGHT * medians(took, work.kind, len(work.kinds))[work.kind]))
     alike, unsized, ended = np.ones(len(took)), np.full(len(took), np.nan), ~work.running
     non_cpu = (np.log(spare) - np.log(share * took + MIN_SHARE * took)) / 2
     moving = np.fmax(work.disk, 0.0)
