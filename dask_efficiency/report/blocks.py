@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 
 from dask_efficiency.accounts.buckets import Bucket, cause_name
 from dask_efficiency.accounts.cluster.scheduler_loop import LoopBlock
-from dask_efficiency.accounts.lines import EVENT_LOOP, NO_CORE, NOWHERE, Frame, Stack, blamed
+from dask_efficiency.accounts.lines import EVENT_LOOP, NO_CORE, NOWHERE, Frame, Stack, blamed, is_own
 from dask_efficiency.report.culprits import holder_text, place_text
 from dask_efficiency.report.model import EfficiencyReport
 from dask_efficiency.report.recipe_text import Weighted
@@ -118,8 +118,11 @@ def place_of_blocks(blocks: Sequence[LongHold | LoopBlock]) -> str:
 
 
 def _place_of(block: LongHold | LoopBlock) -> str:
-    if block.doing or not (where := place_text(blamed(block.stack))):
+    where = place_text(blamed(block.stack))
+    if block.doing and not any(map(is_own, block.stack)):
         return block.doing
+    if block.doing:  # the user's own code, as an object of its class is pickled
+        return f"{where}, {block.doing}"
     return where if block.holder == EVENT_LOOP else holder_text(block.holder, blamed(block.stack))
 
 

@@ -60,6 +60,9 @@ WORTH_COMPUTING = 0.3
 #: Share of what computes in these frames that must be seen under the GIL: on a crowded host, who wants it back is often
 #: taken for one that computes. By judgement.
 UNDER_GIL_AT_LEAST = 0.25
+#: Times as long as threads that take turns wait for a core because event loops and the client take turns, too. By
+#: judgement.
+WITH_LOOPS = 1.25
 GIL = "thread-noncpu/gil"
 
 
@@ -128,7 +131,7 @@ def busy(
     whole = _sums((row.cause, row.ns) for row in waits)
     waited = _sums((row.cause, row.ns) for row in waits if fits(row.prefix, row.stack))
     # Of more, the threads of a library have the cores.
-    most_core = max(facts.cores, facts.threads - facts.cores) * held
+    most_core = WITH_LOOPS * max(facts.cores, facts.threads - facts.cores) * held
     takes_turns = shares_cores(facts) and waited["core"] * facts.cores <= most_core
     in_turn = waited["core"] if takes_turns else 0
     loads = sum(ns for stack, ns in there if reads(stack) or _is_load(stack)) > MOST * held

@@ -122,6 +122,7 @@ class Conditions:
     #: Largest use of the event loop and its share, if it is none of Dask's own task handlers; else the handler, and 0.
     loop_by: str = ""
     loop_of_events: bool = False  # such as log records of workers
+    loop_of_results: bool = False  # on their way to clients
     loop_share: float = 0.0
     #: Phase of most of the client's time without work on the cluster, if that was work for Dask: ``"gather"``.
     client_phase: str = ""
@@ -235,6 +236,11 @@ class Conditions:
     def overhead_of_blocks(self) -> bool:
         """True if most of the workers' overhead is that event loops were blocked, and not for lack of a core."""
         return self.overhead_blocked > MOST and bool(self.blocked_by)
+
+    @property
+    def overhead_is_own(self) -> bool:
+        """True if most of that overhead is that the user's own code blocked event loops."""
+        return self.overhead_of_blocks and self.own_code_blocks
 
     @property
     def loops_starved(self) -> bool:

@@ -136,6 +136,7 @@ def conditions_of(report: EfficiencyReport) -> Conditions:
         loop_by=by,
         loop_share=share,
         loop_of_events=_events(report)[0] > MOST,
+        loop_of_results=_results(report) > MOST,
         client_phase=client_phase(report),
         client_activity=doing.activity if doing is not None and time_of_client_counts(report) else "",
         building=sum(row.ns for row in report.client if _goes_by_item(row)) / 1e9 / tasks if tasks else 0.0,
@@ -164,7 +165,7 @@ def _polls(report: EfficiencyReport) -> bool:
 
 
 def _is_own_code(block: LongHold) -> bool:
-    return block.holder == EVENT_LOOP and not block.doing and is_the_users(blamed(block.stack).file)
+    return block.holder == EVENT_LOOP and is_the_users(blamed(block.stack).file)
 
 
 def _cores_used(report: EfficiencyReport) -> float:
@@ -240,6 +241,14 @@ def _events(report: EfficiencyReport) -> tuple[float, int]:
     hooks = sum(part.seconds for part in loop.hooks if part.name.endswith(".log_event") and is_the_users(part.file))
     seconds = max(0.0, sum(part.seconds for part in parts) - hooks)
     return seconds / loop.busy_seconds, max((part.calls for part in parts), default=0)
+
+
+def _results(report: EfficiencyReport) -> float:
+    """Share of the scheduler's busy time that took results on their way to clients."""
+    loop = report.scheduler_loop
+    if loop is None or not loop.busy_seconds:
+        return 0.0
+    return sum(part.seconds for part in loop.handlers if part.name.startswith("results")) / loop.busy_seconds
 
 
 def _logged_at(report: EfficiencyReport) -> str:

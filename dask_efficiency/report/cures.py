@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from dask_efficiency.report.bounds import bounded_saving
@@ -12,7 +12,7 @@ from dask_efficiency.report.kinds import holds_any
 from dask_efficiency.report.model import EfficiencyReport
 from dask_efficiency.report.recipe_text import Weighted
 from dask_efficiency.report.recipes import recipe_for
-from dask_efficiency.show.finding import Basis, Finding
+from dask_efficiency.show.finding import MOST, Basis, Finding
 
 #: Recipes whose cure is the one that a replay of their loss has: more threads, processes, or larger partitions.
 REPLAYED = frozenset(("object-store", "http", "sql", "drawing", "graphs-in-python", "bags", "repartition", "rechunked"))
@@ -44,3 +44,13 @@ def with_recipe(
 def tasks_by_prefix(report: EfficiencyReport) -> dict[str, int]:
     """Number of tasks of each prefix."""
     return {prefix: skew.count for prefix, skew in report.skew.items()}
+
+
+def of_inner_graphs(report: EfficiencyReport, small: Finding, found: Iterable[Finding]) -> Finding:
+    """Finding of small tasks; if most of them are of graphs that tasks compute themselves, with these tasks' words."""
+    tasks = tasks_by_prefix(report)
+    sent = sum(count for prefix, count in tasks.items() if prefix in report.computed_by)
+    inner = next((one for one in found if one.page.endswith("#nested-compute")), None)
+    if inner is None or not report.computed_by or sent > (1.0 - MOST) * sum(tasks.values()):
+        return small
+    return replace(small, title=inner.title, where=inner.where, advice=inner.advice, page=inner.page)

@@ -15,7 +15,7 @@ from dask_efficiency.report.computing import GIL, MAY_GO
 from dask_efficiency.report.conditions import NOTHING_KNOWN, Conditions
 from dask_efficiency.report.conditions_of import conditions_of
 from dask_efficiency.report.culprits import find_culprits, lost_prefixes, lost_stacks
-from dask_efficiency.report.cures import tasks_by_prefix, with_recipe
+from dask_efficiency.report.cures import of_inner_graphs, tasks_by_prefix, with_recipe
 from dask_efficiency.report.endings import ENDINGS, ending_clause, endings, follows
 from dask_efficiency.report.gpu import summary
 from dask_efficiency.report.kinds import (
@@ -30,7 +30,7 @@ from dask_efficiency.report.kinds import (
 )
 from dask_efficiency.report.lost_time import CauseLoss, largest_loss, losses_worth_finding
 from dask_efficiency.report.memory_needs import told_beside
-from dask_efficiency.report.messages import EXPLAINS, Told, fetched_text, heavy_loads, told_by_loads
+from dask_efficiency.report.messages import EXPLAINS, OF_LOOPS, Told, fetched_text, heavy_loads, told_by_loads
 from dask_efficiency.report.model import EfficiencyReport
 from dask_efficiency.report.much_time import much_of_all
 from dask_efficiency.report.places import place_of_loss, sender_of_most
@@ -285,7 +285,7 @@ def _losses(report: EfficiencyReport, facts: Conditions, exact: Sequence[Profile
     worth = _behind_long(report, losses_worth_finding(report))
     told, worth = told_by_loads(report, facts.waited_for, worth, loops_held_gil=facts.gil_of_loops > MOST)
     culprits = find_culprits(report, exact) if worth else ()
-    of_small = OF_SMALL_TASKS if facts.small_tasks else ()
+    of_small = {*OF_SMALL_TASKS} - {*(OF_LOOPS if facts.overhead_is_own else ())} if facts.small_tasks else ()
     if facts.no_scheduling:
         worth = _as_one(worth)
     of_waiting = OF_WAITING if facts.one_by_one else ()
@@ -320,7 +320,7 @@ def _losses(report: EfficiencyReport, facts: Conditions, exact: Sequence[Profile
         for activity in ("build", "send") if facts.scattered_in_turn else ("build",):
             rows = [(row.stack, row.ns) for row in report.client if row.activity == activity]
             of_all = with_recipe(report, of_all, rows, tasks_by_prefix(report)) if of_all is plain else of_all
-        found.append(of_all)
+        found.append(of_inner_graphs(report, of_all, found))
     return found
 
 
@@ -485,7 +485,7 @@ def wall_clock_finding(report: EfficiencyReport, what: str, seconds: float, fact
     if mostly_seceded(report):
         return _bounded(_beside("seceded"), seconds)
     line = client_line(report, client_doing(report))
-    fetched = fetched_text(report) if facts.client_receives else ""
+    fetched = fetched_text(report) if facts.client_receives or facts.client_activity in ("lock", "await") else ""
     found = _beside("client", facts, where=sentence(": ".join(filter(None, (fetched, line)))))
     title = f"{found.title}, {client_time_text(report)}" if report.phases else found.title
     stacks = [(row.stack, row.idle_ns) for row in report.client]

@@ -105,6 +105,7 @@ _CONDITIONS: Mapping[str, Callable[[Conditions], bool]] = {
     "spilling-short": lambda facts: facts.spilling >= SPILLS and facts.memory.too_little,
     "read-again": lambda facts: facts.times_read_back >= READ_AGAIN,
     "events": lambda facts: facts.loop_held and facts.loop_of_events,
+    "passes-results": lambda facts: facts.scheduler_busy and facts.loop_of_results,
     "loop-held": lambda facts: facts.loop_held,
     "scheduler-busy": lambda facts: facts.scheduler_busy,
     "imports": lambda facts: facts.imports,
@@ -333,6 +334,7 @@ idle/scheduler: Threads idle, waiting for the scheduler
     gil-taken: Do it in a task, or another process: it held the GIL of the scheduler's, which answered nobody meanwhile.
     events: Send fewer, as by logging at a coarser level, or to files: they took {loop_share} of the scheduler's event loop.
     loop-held: Do without it, or speed it up: it took {loop_share} of the scheduler's event loop, busy {loop_busy} of the time.
+    passes-results: Reduce results before, or use gather(direct=True): they pass the scheduler, busy {loop_busy} of the time.
     scheduler-busy: Use fewer and longer tasks: the scheduler was busy {loop_busy} of the time, most with {loop_by}.
     crowded-loops: Find them: other processes use {others} of these cores, and event loops waited for one.
     loops-starved: Use fewer threads, or more cores: event loops waited for one.

@@ -312,6 +312,54 @@ def test_small_tasks_are_one_fault_with_one_cure() -> None:
     assert [one.kind for one in find(importing)][:2] == ["idle/scheduler", "small-tasks"]
 
 
+def test_small_tasks_of_graphs_that_tasks_compute_are_these_tasks_fault() -> None:
+    compute = Frame("DaskMethodsMixin.compute", "/lib/python3.12/site-packages/dask/base.py", 370)
+    stack = (
+        Frame("ages", "/home/me/etl.py", 8),
+        compute,
+        Frame("Client.get", "/lib/site-packages/distributed/x.py", 9),
+    )
+    report = of_ten_seconds(
+        seconds(thread_cpu=2, thread_noncpu=2, idle=16),
+        tasks={"succeeded": 4000},
+        nthreads={"w0": 2},
+        causes_by_worker={"w0": causes(**{"idle/scheduler": 16, "thread-noncpu/cluster": 2})},
+        causes_by_prefix={"ages": causes(**{"thread-noncpu/cluster": 2})},
+        by_prefix={"ages": seconds(thread_cpu=2, thread_noncpu=2)},
+        profile=(ProfileRow("thread-noncpu", "cluster", "ages", stack, 5),),
+        skew={"ages": skew(count=400), "getitem": skew(count=3600)},
+        computed_by={"ages": "`client.map(ages, parishes)` in etl.py:20"},
+    )
+    found = find(report)[0]
+    assert (found.kind, found.title) == ("small-tasks", "Tasks that compute a graph of their own")
+    assert found.where.startswith("`DaskMethodsMixin.compute`, etl.py:8 (tasks of ages)")
+    assert found.advice.startswith("Make one graph on the client")
+    # the client sent most, or it is not known who did
+    for lines in ({"getitem": "`table.compute()` in etl.py:30"}, {}):
+        assert find(replace(report, computed_by=lines))[0].title == "Too many small tasks"
+
+
+def test_blocks_in_the_users_own_code_are_named_with_the_message_and_no_small_tasks() -> None:
+    stack = (
+        Frame("loads", "/lib/python3.12/site-packages/distributed/protocol/pickle.py", 90),
+        Frame("Store.__setstate__", "/home/me/store.py", 12),
+        Frame("HTTPResponse.begin", "/usr/lib/python3.12/http/client.py", 300),
+    )
+    block = LongHold("w0", EVENT_LOOP, stack, 8.0, "receiving tasks of area (Store)")
+    report = of_ten_seconds(
+        seconds(thread_cpu=2, overhead=18),
+        tasks={"succeeded": 2000},
+        nthreads={"w0": 2},
+        causes_by_worker={"w0": causes(**{"overhead/event-loop": 18})},
+        loop_blocks=(block,),
+    )
+    found = find(report)
+    assert [one.kind for one in found] == ["overhead/event-loop"]
+    assert found[0].where.startswith("`HTTPResponse.begin` in store.py:12, receiving tasks of area (Store)")
+    assert found[0].advice.startswith("Do that in a task, or in a thread of its own")
+    assert find(replace(report, loop_blocks=()))[0].kind == "small-tasks"
+
+
 def test_waits_with_one_reason_are_one_finding() -> None:
     waits = {"w0": causes(**{"idle/scheduler": 2, "idle/round-trips": 6, "idle/parallelism": 2})}
     frozen = Frame("_find_and_load", "<frozen importlib._bootstrap>", 1165)

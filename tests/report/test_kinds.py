@@ -45,6 +45,7 @@ STARVED = {"blocked": 0.9, "starved": 0.6}
 HOGGED = {"loop_busy": 0.9, "loop_share": 0.6}
 FILLED = {"fills_workers": True, "waited_for": "fit"}
 
+PICKLE = "/lib/python3.12/site-packages/distributed/protocol/pickle.py"
 #: Kinds, the first words of their advice, and what must be so for it to be given.
 BLOCKED = {"blocked": 0.9, "overhead_blocked": 0.9, "blocked_by": "`clog` in etl.py:8", "own_code_blocks": True}
 GIL_HELD = BLOCKED | {"own_code_blocks": False, "task_blocks": True}
@@ -141,6 +142,11 @@ CURES = [
         "idle/scheduler idle/graph idle/round-trips",
         "Do without it, or speed it up: it took 60 % of the scheduler's event loop, busy",
         HOGGED,
+    ),
+    (
+        "idle/scheduler idle/round-trips",
+        "Reduce results before, or use gather(direct=True): they pass the scheduler, busy 90 % of the time",
+        {"loop_busy": 0.9, "loop_of_results": True},
     ),
     (
         "idle/scheduler idle/round-trips",
@@ -377,7 +383,7 @@ def test_messages_that_block_event_loops_are_said_in_the_place_of_a_line() -> No
         seconds(thread_cpu=4, idle=5),
         causes_by_worker={"w0": causes(**{"idle/scheduler": 5.0})},
         nthreads={"w0": 2},
-        loop_blocks=(LongHold("w0", EVENT_LOOP, (Frame("loads", "pickle.py", 9),), 2.0, doing),),
+        loop_blocks=(LongHold("w0", EVENT_LOOP, (Frame("loads", PICKLE, 9),), 2.0, doing),),
     )
     assert conditions_of(report).blocked_by == f"{doing}, on worker w0"
     assert not conditions_of(report).own_code_blocks
@@ -436,6 +442,9 @@ def test_events_that_workers_send_are_one_thing_that_holds_the_loop_with_the_lin
     hook = LoopPart("hook of a plugin", "Progress.log_event", "Progress.log_event", "/home/me/plugin.py", 3, 5.0, 500)
     for other in (replace(loop, handlers=(wrapper, sends)), replace(loop, hooks=(hook,))):
         assert not conditions_of(replace(report, scheduler_loop=other)).loop_of_events
+    results = LoopPart("receiving", "results in passing", "", "", 0, 5.0, 100)
+    assert not facts.loop_of_results
+    assert conditions_of(replace(report, scheduler_loop=replace(loop, handlers=(results, sends)))).loop_of_results
     of_tasks = replace(hook, name="Progress.transition", function="Progress.transition")
     assert conditions_of(replace(report, scheduler_loop=replace(loop, hooks=(of_tasks,)))).loop_of_events
 
