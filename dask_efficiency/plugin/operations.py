@@ -14,6 +14,7 @@ from types import CodeType, FrameType, ModuleType
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
+from dask._task_spec import Task
 
 from dask_efficiency.accounts.intake import fitting
 from dask_efficiency.plugin.frame_values import values_of
@@ -63,6 +64,9 @@ _SEARCHED = (list, tuple, np.ndarray)
 #: Kinds of elements of an array, in words, where their type's name has their length or is none.
 _OF_ELEMENTS = {"O": "object", "U": "text", "S": "bytes", "V": "record"}
 
+#: Where Dask calls the function of a task; and types of functions of C, of which only the name is asked.
+_CALLS_TASK = Task.__call__.__code__
+_OF_C = (type(len), type(np.where), np.ufunc)
 #: Start and end of an expression, each a line and a column.
 _Span: TypeAlias = tuple[tuple[int, int], tuple[int, int]]
 
@@ -102,6 +106,8 @@ class Operations:
         A thread that wants the GIL back was in C code, or executed Python before it called that: C code is named then
         if it works on :data:`MANY` elements, or else what is searched around it.
         """
+        if frame.f_code is _CALLS_TASK:
+            return _of_task(values_of(frame, ("self", "new_argspec")), without_gil=without_gil)
         plan = self._plan(frame.f_code, frame.f_lasti)
         wanted = {each.name for one in (plan.done, *plan.searches) if one is not None for each in one.operands} - {""}
         values = values_of(frame, wanted) if wanted else {}
@@ -125,6 +131,16 @@ class Operations:
                 self._read.clear()
             found = self._read[code] = [one for one in dis.get_instructions(code) if one.opname not in _EMPTY]
         return found
+
+
+def _of_task(values: Mapping[str, Any], *, without_gil: bool) -> str:
+    """Name of the function of C that a task is of, as ``where`` of NumPy, with the types of its arguments."""
+    task, given = values.get("self"), values.get("new_argspec")
+    if type(task) is not Task or type(task.func) not in _OF_C or type(given) not in (list, tuple):
+        return ""
+    arguments = {str(i): each for i, each in enumerate(given or ())}
+    operation = _Operation(task.func.__name__, tuple(map(_Operand, arguments)))
+    return _named(operation, arguments) if without_gil or _is_long(operation, arguments) else ""
 
 
 def _named(operation: _Operation, values: Mapping[str, Any]) -> str:

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from dask._task_spec import Task
 
 from dask_efficiency.plugin.operations import MANY, Operations
 from tests.plugin.watch import eventually
@@ -219,6 +220,13 @@ def test_a_search_that_may_not_be_made_each_time_is_not_named() -> None:
             odd()
 
     assert Operations().name(_at(seldom, ["a"], NUMBERS), without_gil=False) == ""
+
+
+def test_a_task_of_a_function_of_c_has_its_name_and_what_it_works_on() -> None:
+    frame = _at(Task("moved", np.add, odd, WHOLE[0]))
+    assert Operations().name(frame, without_gil=True) == "add(Odd,array(int64))"
+    assert Operations().name(frame, without_gil=False) == ""  # Python around it may be what takes the time
+    assert Operations().name(_at(Task("f", odd, WHOLE[0])), without_gil=True) == ""  # no function that is known
 
 
 def test_a_class_that_answers_oddly_for_its_own_name_is_named_all_the_same() -> None:
