@@ -9,9 +9,9 @@ from dataclasses import replace
 
 from dask_efficiency.accounts.buckets import Bucket
 from dask_efficiency.accounts.lines import (
+    BUILT_IN,
     NATIVE,
     PYTHON,
-    Frame,
     Stack,
     blamed,
     caller,
@@ -208,7 +208,7 @@ def _where_busy(report: EfficiencyReport, prefixes: Counter[str], rows: Sequence
     skew, line = report.skew.get(prefix), report.computed_by.get(prefix, "")
     tasks = f"{format_count(skew.count, 'task') if skew is not None else 'tasks'} of {name_of(prefix)}"
     own = own_line(rows)
-    called = _sums((_called(blamed(stack)), ns) for stack, ns in rows)
+    called = _sums((_called(stack), ns) for stack, ns in rows)
     (function, ns), *_ = called.most_common(1) or [("", 0)]
     if function and not own.startswith(f"`{name_of(function)}`") and ns > MOST * called.total():
         mostly = f", mostly in `{name_of(function)}`{_inside(rows, function)}"
@@ -235,9 +235,12 @@ def _inside(rows: Sequence[tuple[Stack, int]], called: str) -> str:
     return f", there in `{name_of(function)}`{f' of {name_of(found[1])}' if found else ''}"
 
 
-def _called(frame: Frame) -> str:
-    """Function of a place; empty if that is one of Dask's own, which runs what a task is."""
-    return "" if is_servant(frame.file) else frame.function
+def _called(stack: Stack) -> str:
+    """Function of a place, or the C code that a task of Dask's is of; empty if it is one of Dask's own."""
+    frame = blamed(stack)
+    if not is_servant(frame.file):
+        return frame.function
+    return stack[-1].function if stack[-1].file == BUILT_IN else ""
 
 
 def reads(stack: Stack, *, by: re.Pattern[str] = READS) -> bool:

@@ -292,6 +292,10 @@ def test_where_most_of_the_time_is_useful_a_part_of_it_is_named() -> None:
     line = "`x.std().compute()` in etl.py:7"
     (one,) = (one for one in find(of(*[FIT[1:]] * 3, FIT, lines=dict.fromkeys("abc", line))) if one.kind == "busy")
     assert one.where == f"60 % of all thread time: 12 tasks of a, mostly in `svd`, computed by {line}"
+    # a task of a function of C, which Dask calls itself
+    of_c = stack_of("dask/_task_spec.py Task.__call__", "<built-in> where(array(bool),array(float64))")
+    (one,) = (one for one in find(of(*[of_c] * 3, FIT, lines=dict.fromkeys("abc", line))) if one.kind == "busy")
+    assert f"12 tasks of a, mostly in `where(array(bool),array(float64))`, computed by {line}" in one.where
     parts = [stack_of(f"me/fit.py part{i}", "numpy/linalg/_linalg.py svd") for i in range(4)]
     assert "busy" not in {one.kind for one in find(of(*parts, lines={}))}
 
