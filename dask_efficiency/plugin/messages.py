@@ -14,7 +14,7 @@ from collections import defaultdict, deque
 from collections.abc import Callable, Sequence
 from functools import wraps
 from pickle import PickleBuffer
-from threading import RLock, get_ident
+from threading import RLock, get_ident, local
 from time import monotonic_ns as clock
 from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
@@ -125,8 +125,8 @@ class Messages:
         self.forked()
         self._users: dict[object, Tally] = {}
         self._tallies: dict[int, Tally] = {}
-        #: Of threads without an event loop.
-        self._elsewhere = Tally(0)
+        #: Tally of each thread without an event loop that is known.
+        self._elsewhere = local()
         #: Of several workers in a process, the one that reports.
         self._reporter: object = None
         self._rows: dict[Parcel, _Row] = {}
@@ -187,12 +187,12 @@ class Messages:
         return timed  # type: ignore[no-any-return]
 
     def _dumping(self, dumps: Callable[..., Any]) -> Callable[..., Any]:
-        pickled, tallies, elsewhere, generation = self._pickled, self._tallies, self._elsewhere, self._generation
+        pickled, tally_of, generation = self._pickled, self._here, self._generation
 
         def timed(msg: Any, serializers: Any, on_error: Any, context: Any, frame_split_size: Any) -> Any:
             if generation != self._generation:
                 return dumps(msg, serializers, on_error, context, frame_split_size)
-            here, ns, count = tallies.get(get_ident(), elsewhere), pickled.ns, pickled.count
+            here, ns, count = tally_of(), pickled.ns, pickled.count
             began = clock()
             try:
                 frames = dumps(msg, serializers, on_error, context, frame_split_size)
@@ -211,12 +211,12 @@ class Messages:
         return timed
 
     def _loading(self, loads: Callable[..., Any]) -> Callable[..., Any]:
-        pickled, tallies, elsewhere, generation = self._pickled, self._tallies, self._elsewhere, self._generation
+        pickled, tally_of, generation = self._pickled, self._here, self._generation
 
         def timed(frames: Any, deserialize: Any, deserializers: Any) -> Any:
             if generation != self._generation:
                 return loads(frames, deserialize, deserializers)
-            here, ns, count = tallies.get(get_ident(), elsewhere), pickled.ns, pickled.items
+            here, ns, count = tally_of(), pickled.ns, pickled.items
             began = clock()
             try:
                 msg = loads(frames, deserialize, deserializers)
@@ -319,8 +319,16 @@ class Messages:
         if issubclass(type(task), GraphNode):
             nbytes = _bytes_of(memoryview(one) if type(one) is PickleBuffer else one for one in pickled)
             parts = task_parts(task, nbytes) if took >= LONG_NS else ("", NOWHERE)
-            noted = self._tallies.get(get_ident(), self._elsewhere).noted
-            noted.append(_PickledTask(clock(), took, nbytes, prefix_of_key(task.key), *parts))
+            self._here().noted.append(_PickledTask(clock(), took, nbytes, prefix_of_key(task.key), *parts))
+
+    def _here(self) -> Tally:
+        """Tally of this thread; that of one without an event loop goes with the thread."""
+        tally = self._tallies.get(get_ident())
+        if tally is None:
+            tally = self._elsewhere.__dict__.get("tally")
+            if tally is None:
+                tally = self._elsewhere.tally = Tally(0, self._some())
+        return tally
 
     def _some(self) -> int:
         """Number that is left out before the next one is looked at."""
@@ -351,6 +359,7 @@ class Messages:
             if one.ns > most_ns:
                 most, most_ns = of, one.ns
         if not weight:
+            tally.last = None if way == SENDING else tally.last
             return
         nbytes, (what, results) = _bytes_of(frames), content(msg, all_of_it=took >= MIN_NS)
         whole, count, items = Parcel(way, what), 1, 0

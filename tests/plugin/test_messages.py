@@ -277,6 +277,49 @@ def test_an_error_of_a_message_is_its_senders() -> None:
         with pytest.raises(Exception, match="expected|unpack|bytes|extra|Unpack"):
             protocol.loads([b""])
         assert meter.guard.off is None
-        assert not meter._elsewhere.noted
     finally:
         meter.stop(1)
+
+
+class Unpicklable:
+    """Fails as its message is serialized."""
+
+    def __reduce__(self) -> Any:
+        raise ValueError("not to be sent")
+
+
+def test_tasks_of_a_message_that_failed_are_no_part_of_the_next_one(meter: Messages) -> None:
+    failing = [compute_task(Task("quote-1", PriceList().quote, 1)), {"op": "x", "y": ToPickle(Unpicklable())}]
+    with pytest.raises(Exception, match="not to be sent"):
+        protocol.dumps(failing)
+    protocol.dumps({"op": "next"})
+    assert {name for _, name, *_ in rows(meter)} == {"next"}
+
+
+BEGAN, ENDED = threading.Event(), threading.Event()
+
+
+class Slow(PriceList):
+    """Is pickled until another thread says so."""
+
+    def __getstate__(self) -> Any:
+        BEGAN.set()
+        assert ENDED.wait(60)
+        return self.__dict__
+
+
+def test_threads_without_an_event_loop_keep_their_tasks_apart(meter: Messages) -> None:
+    """One notes tasks of a long message, while the other sends messages of its own."""
+    first, second = Task("quote-1", PriceList().quote, 1), Task("slow-1", Slow().quote, 1)
+    sends = threading.Thread(target=protocol.dumps, args=([compute_task(first), compute_task(second)],))
+    sends.start()
+    assert BEGAN.wait(60)
+    others = threading.Thread(target=protocol.dumps, args=({"op": "heartbeat-client"},))
+    others.start()
+    others.join()
+    ENDED.set()
+    sends.join()
+    found = rows(meter)
+    assert found[SENDING, "tasks", "quote", "PriceList"].count == 1
+    assert found[SENDING, "tasks", "slow", "Slow"].count == 1
+    assert found[SENDING, "heartbeat-client", "", ""].count == 1

@@ -399,8 +399,6 @@ class ClusterAccounts:
                     self.take_snapshot(address, payload, came)
                     self.stragglers.take_heartbeat(address, ws, payload, came)
                     self._parts.each("take_heartbeat", address, ws, came)
-                    for key in "abphrtg" if isinstance(payload, dict) else "":  # Dask keeps the rest, and shows it
-                        payload.pop(key, None)
                     if presence.missed and at >= self._ask_again.get(address, at):
                         self._ask_again[address] = at + ASK_AGAIN_NS
                         missed.append(address)
