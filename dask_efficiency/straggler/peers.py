@@ -144,12 +144,15 @@ def median(values: NDArray[Real], axis: int = -1, *, keepdims: bool = False) -> 
     return middle if keepdims else middle.squeeze(axis)
 
 
-def healthy_spread(values: Floats) -> float:
-    """Standard deviation of those below the median, which stragglers do not widen; NaN for fewer than 3 workers."""
+def healthy_spread(values: Floats, about: float | None = None) -> float:
+    """Standard deviation of those below the median, which stragglers do not widen; NaN for fewer than 3 workers.
+
+    Where up to half may be slow, it is that of those below the reference (``about``) that they are compared with.
+    """
     known = values[np.isfinite(values)]
     if len(known) < MIN_PEERS:
         return float("nan")
-    middle = np.median(known)
+    middle = np.median(known) if about is None else about
     better = known[known <= middle] - middle
     return float(np.sqrt(np.mean(better * better)))
 

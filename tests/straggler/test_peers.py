@@ -54,5 +54,10 @@ def test_stragglers_do_not_widen_the_spread():
     assert np.isnan(healthy_spread(np.array([1.0, np.nan, 2.0])))
 
 
+def test_half_of_the_workers_do_not_widen_the_spread_about_those_that_are_well():
+    assert healthy_spread(np.array([-0.1, 0.1, 5.0, 5.0]), 0.0) == pytest.approx(0.1)
+    assert healthy_spread(np.array([-0.1, 0.1, 5.0, 5.0])) > 2
+
+
 def test_half_of_normal_numbers_lie_within_the_median_absolute_deviation():
     assert NormalDist().cdf(1 / MAD_TO_DEVIATION) == pytest.approx(0.75, abs=1e-5)

@@ -83,7 +83,7 @@ def _compared(component: Component, readings: Mapping[str, Reading]) -> dict[str
     reference = median_of_fastest(known) if known else math.inf
     if not 0 < reference < math.inf:  # a failure everywhere is no worker's fault
         return {}
-    scale = math.hypot(np.nan_to_num(healthy_spread(np.log(known))), component.spread)
+    scale = math.hypot(np.nan_to_num(healthy_spread(np.log(np.divide(known, reference)), 0.0)), component.spread)
     by_address = {}
     for address, value in seconds.items():
         peers = sorted(other / reference for name, other in seconds.items() if name != address)

@@ -54,8 +54,8 @@ class MeasuredPairs:
     and the others without any: these may be fast among themselves, behind a slow path.
 
     Once some links have several repetitions, those of the first look count no more: the best of several is compared
-    with its like. Until all pairs are measured (``final``), most workers may have met slow ones only: the spread of the
-    fastest half is then not that of healthy workers, and the least threshold holds.
+    with its like. Until all pairs are measured (``final``), most workers may have met slow ones only: the reference is
+    then the median of the fastest quarter, and the spread that which is assumed of the component.
     """
 
     def __init__(self, links: Sequence[MeasuredPair], *, final: bool = True) -> None:
@@ -69,7 +69,8 @@ class MeasuredPairs:
         for name in dict.fromkeys(name for best in self._best.values() for name in best):
             seconds = [best[name] for best in self._best.values() if name in best]
             self.reference[name] = median_of_fastest(seconds, 2 if final else 4)
-            spread = healthy_spread(np.log([self.ratio(name, took) for took in seconds])) if final else 0.0
+            ratios = [self.ratio(name, took) for took in seconds]
+            spread = healthy_spread(np.log(ratios), 0.0) if final else 0.0
             self.thresholds[name] = max(THRESHOLD, math.exp(MIN_Z * math.hypot(np.nan_to_num(spread), name.spread)))
         self._partners: dict[str, set[str]] = {}
         #: Lowest cost of each worker's pairs.

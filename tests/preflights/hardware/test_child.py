@@ -89,7 +89,7 @@ def test_loops_report_the_share_of_time_they_computed() -> None:
     assert spent == sorted(spent)
 
 
-def test_the_best_repetition_counts_and_the_range_is_given() -> None:
+def test_the_best_repetition_counts() -> None:
     rates = iter([(2.0, 0.5), (4.0, 1.0), (1.0, 0.2)])
     assert best_rate(lambda: next(rates)) == {"value": 4.0, "share": 1.0, "count": 3}
     seconds = iter([2.0, 1.0, 3.0])

@@ -89,6 +89,14 @@ def test_a_worker_that_seems_slow_is_a_suspect_until_it_is_confirmed_or_cleared(
     assert [finding.worker for finding in judge(suspect(), [], at=0.0)] == ["victim"]
 
 
+@pytest.mark.parametrize("workers", [4, 6, 8])
+def test_half_of_the_workers_are_named_if_they_are_slow(workers: int) -> None:
+    slow = {f"slow{i}" for i in range(workers // 2)}
+    subjects = [subject(name, cpu=6e9) for name in slow] + [subject(f"w{i}", cpu=3e10) for i in range(workers // 2)]
+    assert suspects(compare_alone(subjects)).keys() == slow
+    assert {finding.worker for finding in judge(subjects, [], at=0.0)} == slow
+
+
 def of_rates(**rates: float) -> list[Subject]:
     return [subject(name, disk=rate) for name, rate in rates.items()]
 

@@ -69,6 +69,20 @@ def test_two_slow_workers_among_six_or_more_are_named_and_no_other(workers, vict
     assert links.slow_workers().keys() == names
 
 
+@given(st.integers())
+def test_two_slow_workers_of_four_are_named(seed) -> None:
+    links, *_ = all_rounds(on_hosts_of_their_own(4), times({"w0": 5.0, "w2": 5.0}), seed)
+    assert links.slow_workers().keys() == {"w0", "w2"}
+
+
+@pytest.mark.parametrize("workers", [4, 6, 8])
+def test_half_of_the_workers_are_named_if_all_their_pairs_are_slow(workers: int) -> None:
+    slow = dict.fromkeys((f"w{i}" for i in range(workers // 2)), 5.0)
+    pairs = [Pair(*both) for both in combinations(on_hosts_of_their_own(workers), 2)]
+    links = MeasuredPairs([link(pair, times(slow)(pair), 3) for pair in pairs])
+    assert links.slow_workers().keys() == slow.keys()
+
+
 @given(st.integers(2, 30), st.integers())
 def test_no_worker_among_equals_is_named_and_one_pair_each_is_enough_for_many(workers: int, seed: int) -> None:
     links, (rounds,) = all_rounds(on_hosts_of_their_own(workers), times({}), seed)
