@@ -162,7 +162,10 @@ MAX_SPREAD = 3.0
 
 
 def spread_with_past(now: float, usual: float) -> float:
-    """Spread of healthy workers: the present one, within bounds by what is usual; NaN if neither is known."""
+    """Spread of healthy workers: the present one, within bounds by what is usual; NaN if neither is known.
+
+    With too few workers for a present one it is the upper bound.
+    """
     return float(np.fmax(usual, np.fmin(now, MAX_SPREAD * usual)))
 
 

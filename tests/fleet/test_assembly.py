@@ -1,15 +1,20 @@
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
 from dask_efficiency.accounts.slow_worker import Cause, SlowWorker
+from dask_efficiency.fleet import assembly
 from dask_efficiency.fleet.assembly import outlier_detector
+from dask_efficiency.fleet.dask_source import SchedulerSource
 from dask_efficiency.fleet.outliers.metric_series import MetricSeries
-from dask_efficiency.fleet.prometheus.prometheus_query import Answered
-from dask_efficiency.fleet.prometheus.prometheus_source import Gathered
+from dask_efficiency.fleet.prometheus.prometheus_query import Answered, PrometheusClient
+from dask_efficiency.fleet.prometheus.prometheus_source import Gathered, PrometheusSource
 from dask_efficiency.fleet.rounds.metrics_file import parse_metrics_file
 from dask_efficiency.fleet.rounds.past import parted
+from dask_efficiency.fleet.settings import WatchSettings
 
 FILE = parse_metrics_file(
     """metrics:
@@ -54,3 +59,34 @@ def test_outliers_are_judged_with_the_continuity_of_the_settings() -> None:
     series = MetricSeries.of(values, metrics=("load",), step_seconds=5.0)
     assert [found.worker for found in outlier_detector(120.0)(series, None)] == ["3"]
     assert outlier_detector(400.0)(series, None) == []
+
+
+class RecordingMinder:
+    """A model that finds nobody, and keeps what it is asked."""
+
+    def __init__(self, *metrics: str) -> None:
+        self.metrics = metrics
+        self.asked: list[tuple[MetricSeries, dict[str, Any]]] = []
+
+    def find(self, run: MetricSeries, **options: Any) -> list[SlowWorker]:
+        self.asked.append((run, options))
+        return []
+
+
+SCHEDULER = SchedulerSource("tcp://s:8786", lambda question: question)
+PROMETHEUS = PrometheusSource(PrometheusClient("http://p:9090", None, 30.0), FILE)
+
+
+@pytest.mark.parametrize(
+    ("source", "metric", "same_work"), [(SCHEDULER, "memory", False), (PROMETHEUS, "heat", True)], ids=["Dask", "file"]
+)
+def test_a_model_is_asked_with_the_continuity_of_the_settings_and_whether_the_work_is_the_same(
+    source: Any, metric: str, same_work: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    minder = RecordingMinder(metric)
+    monkeypatch.setattr(assembly, "load_minder", {"m.model": minder}.__getitem__)
+    window = MetricSeries.of(np.zeros((1, 3, 4)), metrics=(metric,), step_seconds=source.step_seconds)
+    settings = WatchSettings(model="m.model", continuity=90.0)
+    watch = assembly.fleet_watch(source, settings, show=print, warn=print, clock=float)
+    assert watch.detector(window, None) == []
+    assert minder.asked == [(window, {"continuity_seconds": 90.0, "same_work": same_work})]

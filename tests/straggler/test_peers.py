@@ -7,7 +7,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from dask_efficiency.straggler.peers import MAD_TO_DEVIATION, healthy_spread, limit, median, median_of_others
+from dask_efficiency.straggler.peers import (
+    MAD_TO_DEVIATION,
+    healthy_spread,
+    limit,
+    median,
+    median_of_others,
+    spread_with_past,
+)
 
 tables = arrays(
     np.float64, st.tuples(st.integers(1, 4), st.integers(1, 9)), elements=st.one_of(st.just(np.nan), st.floats(-9, 9))
@@ -52,6 +59,20 @@ def test_stragglers_do_not_widen_the_spread():
     healthy = np.array([-0.1, 0.0, 0.1, 0.0, -0.1, 0.1, 0.0])
     assert healthy_spread(np.array([*healthy, 5.0])) <= 1.5 * healthy_spread(healthy)
     assert np.isnan(healthy_spread(np.array([1.0, np.nan, 2.0])))
+
+
+@pytest.mark.parametrize(
+    ("now", "usual", "expected"),
+    [
+        (0.5, 0.1, 0.3),  # most became slow: three times the usual at most
+        (0.05, 0.1, 0.1),  # an instant in which all are alike: no less than the usual
+        (0.2, 0.1, 0.2),
+        (0.2, math.nan, 0.2),  # without a past
+        (math.nan, 0.1, 0.3),  # too few now: as wide as it may be
+    ],
+)
+def test_the_past_bounds_the_spread(now, usual, expected):
+    assert spread_with_past(now, usual) == pytest.approx(expected)
 
 
 def test_half_of_the_workers_do_not_widen_the_spread_about_those_that_are_well():

@@ -21,10 +21,11 @@ from dask_efficiency.fleet.outliers.metric_series import (
     cause_of,
     evidence_of,
     filled,
+    least_change,
     metric_of,
     metric_series_of,
 )
-from dask_efficiency.fleet.outliers.outliers import find_outliers
+from dask_efficiency.fleet.outliers.outliers import by_host, find_outliers
 from dask_efficiency.runs.trace.archive import Archive, Format, read_archive, write_archive
 from dask_efficiency.runs.trace.run_trace import RunTrace
 from dask_efficiency.straggler.peers import median
@@ -48,9 +49,9 @@ class Minder:
     """A trained detector: autoencoders by metric, whose windows of a worker are compared with its peers' median window.
 
     Deng et al., "Minder: Faulty Machine Detection for Large-scale Distributed Model Training", NSDI 2025. We differ:
-    the distances are metrics for :func:`~dask_efficiency.fleet.find_outliers`, which takes a worker's past, all metrics
-    at once and several faults into account. The paper's way, one metric after the other by a score of each window, has
-    a lower F1 (``benchmarks.stragglers_minder``).
+    the distances are metrics for :func:`~dask_efficiency.fleet.find_outliers`, which takes a worker's time before a
+    fault within the run, all metrics at once and several faults into account; a history it does not get. The paper's
+    way, one metric after the other by a score of each window, has a lower F1 (``benchmarks.stragglers_minder``).
     """
 
     models: Mapping[str, Autoencoder]
@@ -105,7 +106,8 @@ class Minder:
         found = find_outliers(
             self.distances(series), threshold=THRESHOLD, continuity_seconds=continuity_seconds, same_work=same_work
         )
-        worse = (_on_the_worse_side(series, finding) for finding in found)
+        workers, hosts = by_host(series)
+        worse = (_on_the_worse_side(hosts if hosts and one.workers else workers, one) for one in found)
         return [finding for finding in worse if finding is not None]
 
     def distances(self, series: MetricSeries) -> MetricSeries:
@@ -183,14 +185,20 @@ def embedded(model: Autoencoder, windows: NDArray[np.float32]) -> NDArray[np.flo
 
 
 def _on_the_worse_side(series: MetricSeries, finding: SlowWorker) -> SlowWorker | None:
-    """Finding with the metrics themselves as evidence; None if all of them are better than the peers'."""
+    """Finding with the metrics themselves as evidence; None if all are better than the comparable peers' by much."""
+    # Swings and movement raise a distance too, with a level that is like the peers'.
+    group = next(group for group in series.comparable() if finding.subject in group.workers)
+    worker = group.workers.index(finding.subject)
     start = max(round((finding.since - series.start) / series.step_seconds), 0)
-    hosts = series.hosts if finding.workers else series.workers
     z: dict[str, float] = {}
     for item in finding.evidence:
         z.setdefault(metric_of(item.signal), item.z)
-    seen = [evidence_of(series, name, hosts.index(finding.subject), start, far) for name, far in z.items()]
-    worse = tuple(one for one in seen if (one.value - one.peers) * series.meaning(one.signal).worse >= 0)
+    seen = {name: evidence_of(group, name, worker, start, far) for name, far in z.items()}
+    levels = np.array([abs(seen[name].peers) if name in seen else 0.0 for name in group.metrics], np.float32)
+    least = dict(zip(group.metrics, least_change(group, levels), strict=True))
+    worse = tuple(
+        one for name, one in seen.items() if (one.value - one.peers) * series.meaning(name).worse >= -least[name]
+    )
     cause = cause_of([one.signal for one in worse], {one.signal: series.meaning(one.signal) for one in worse})
     return replace(finding, cause=cause, evidence=worse) if worse else None
 
