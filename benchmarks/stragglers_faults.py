@@ -116,10 +116,12 @@ def summary(outcomes: list[Outcome]) -> tuple[str, bool]:
     lines.append(f"precision {precision:.3f}, recall {recall:.3f}, F1 {f1:.3f}; right cause {right} of {hits}")
     share = 100 * alarms / max(1, len(healthy))
     lines.append(f"false alarms in {alarms} of {len(healthy)} runs without a fault: {share:.0f} in 100")
-    figure("faults found", hits, of=len(faulty))
-    figure("F1", f1, at_least=CLAIMED_F1)
-    figure("right causes", right, of=hits, at_least=CLAIMED_CAUSES * hits)
-    figure("healthy runs with an alarm", alarms, of=len(healthy), at_most=CLAIMED_FALSE * len(healthy))
+    if faulty:
+        figure("faults found", hits, of=len(faulty))
+        figure("F1", f1, at_least=CLAIMED_F1)
+        figure("right causes", right, of=hits, at_least=CLAIMED_CAUSES * hits)
+    if healthy:
+        figure("healthy runs with an alarm", alarms, of=len(healthy), at_most=CLAIMED_FALSE * len(healthy))
     holds = not faulty or (f1 >= CLAIMED_F1 and right >= CLAIMED_CAUSES * hits)
     return "\n".join(lines), holds and alarms <= CLAIMED_FALSE * len(healthy)
 

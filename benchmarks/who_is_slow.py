@@ -10,7 +10,7 @@ runs ``tasks``
 (FlowBench's and ByteDance's runs where FOLDER has them, and the runs in ``tests/data``), ``heartbeats`` (recordings of
 injected faults, and workers by a fake clock), ``metrics`` (three generators, healthy fleets of eight, Minder where
 torch is installed) and ``measurements`` (simulated preflights). ``--against`` compares with figures saved before, and
-exits with 1 if one is worse than their spread.
+exits with 1 if one is worse than their spread, or gone from a part that ran; words, as who was named, are for reading.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ import statistics
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from importlib.util import find_spec
 from pathlib import Path
 from random import Random
@@ -51,19 +51,24 @@ WINDOWS, MACHINES, PAST = 120, 100, 3600
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """A figure with its spread; ``better`` is 1 if more is better, -1 if less is, 0 if another one is only another."""
+    """A figure with its spread; ``better`` is 1 if more is better, -1 if less is, 0 if another one is only another.
+
+    A share is one ``of`` so many. The ``part`` is that of the command.
+    """
 
     name: str
     value: float | str
     low: float = math.nan
     high: float = math.nan
     better: int = 0
+    of: int = 0
+    part: str = ""
 
     def __str__(self) -> str:
         if isinstance(self.value, str):
             return f"  {self.name:58} {self.value}"
         spread = f" [{self.low:.4g}, {self.high:.4g}]" if math.isfinite(self.low) else ""
-        return f"  {self.name:58} {self.value:.4g}{spread}"
+        return f"  {self.name:58} {self.value:.4g}{f' of {self.of}' if self.of else ''}{spread}"
 
     def is_worse_than(self, before: Figure) -> bool:
         """True if it lies beyond the spread of the figure before, on the worse side."""
@@ -75,7 +80,7 @@ class Figure:
 
 def share(name: str, some: int, of: int, better: int = -1) -> Figure:
     """A share with its interval after Wilson."""
-    return Figure(f"{name}, of {of}", some / max(of, 1), *wilson(some, max(of, 1)), better)
+    return Figure(name, some / max(of, 1), *wilson(some, max(of, 1)), better, of)
 
 
 def rates(name: str, rows: np.ndarray) -> Iterator[Figure]:
@@ -237,8 +242,12 @@ PARTS: dict[str, Callable[[Path, bool], Iterator[Figure]]] = {
 
 
 def compared(figures: Sequence[Figure], before: Path) -> bool:
-    """Print what differs from figures saved before; True if nothing is worse than their spread."""
+    """Print what differs from figures saved before; True if none is worse than their spread, or gone."""
     known = {row["name"]: Figure(**row) for row in json.loads(before.read_text())}
+    ran, names = {figure.part for figure in figures}, {figure.name for figure in figures}
+    gone = [old for old in known.values() if old.part in ran and old.name not in names]
+    for old in gone:
+        print(f"GONE    {old}")
     worse = 0
     for figure in figures:
         old = known.get(figure.name)
@@ -247,8 +256,8 @@ def compared(figures: Sequence[Figure], before: Path) -> bool:
         mark = "WORSE" if figure.is_worse_than(old) else "differs"
         worse += mark == "WORSE"
         print(f"{mark:8}{figure}\n  before{old}")
-    print(f"{len(figures)} figures, {worse} worse than the spread of those before")
-    return not worse
+    print(f"{len(figures)} figures, {worse} worse than the spread of those before, {len(gone)} gone")
+    return not worse and not gone
 
 
 def main() -> int:
@@ -265,9 +274,9 @@ def main() -> int:
         print(f"by {part}", flush=True)
         began = time.process_time()
         for figure in PARTS[part](given.data, given.tuning):
-            figures.append(figure)
+            figures.append(replace(figure, part=part))
             print(figure, flush=True)
-        figures.append(cpu(f"all by {part}", time.process_time() - began))
+        figures.append(replace(cpu(f"all by {part}", time.process_time() - began), part=part))
         print(figures[-1], flush=True)
     if given.save:
         given.save.write_text(json.dumps([asdict(figure) for figure in figures], indent=1))

@@ -67,7 +67,7 @@ ALONE = tuple(component for component in Component if component not in IN_PAIRS)
 #: 1.5; healthy machines of one kind differ by less than 1.1.
 THRESHOLD = 1.3
 
-#: Spreads of the fastest half, from their median, from which a worker is slow: the threshold is higher where healthy
+#: Spreads of those below that median, from it, from which a worker is slow: the threshold is higher where healthy
 #: workers differ much. One normal value in 700 is that far out on this side.
 MIN_Z = 3.0
 
