@@ -26,6 +26,7 @@ from benchmarks.public_reports.programs import (
     scaled,
 )
 
+NEEDS = ("scipy",)
 CLUSTER = TWO_BY_ONE
 CLOTHS = scaled(110)
 SIDE = 300
