@@ -369,6 +369,8 @@ def _with_memory(trace: RunTrace, most_ns: int) -> tuple[dict[str, float], int]:
     ``persisted_beyond_memory``). So tasks that are alike, of one prefix and as many bytes of results, are taken for as
     quick as their quickest quarter. At most ``most_ns``, as tasks may differ by what is in their data, too.
     """
+    if most_ns <= 0:  # nothing was spilled
+        return {}, 0
     runs, prefixes = trace.runs, prefix_of_runs(trace)
     nbytes = values_at(trace.tasks.nbytes, runs.task)
     large = (runs.outcome == RunOutcome.SUCCEEDED) & (runs.cpu_ns > 0) & (prefixes != MISSING) & (nbytes >= LARGE)
@@ -380,7 +382,7 @@ def _with_memory(trace: RunTrace, most_ns: int) -> tuple[dict[str, float], int]:
         if stop - start >= MANY:
             quick = spent[start + (stop - start) // 4]
             gone[prefixes[rows[start]]] += np.maximum(spent[start:stop] - quick, 0).sum()
-    if not gone.sum() or most_ns <= 0:
+    if not gone.sum():
         return {}, 0
     gone *= min(1.0, most_ns / gone.sum())
     known = prefixes != MISSING
