@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from dask_efficiency.accounts.buckets import HELD, UNKNOWN, Bucket
+from dask_efficiency.report.again import computed_again
 from dask_efficiency.report.blocks import FOR_SCHEDULER, stacks_beside_tasks
 from dask_efficiency.report.bounds import CORE, OF_CURE, bounded_saving, kept_promise, largest_saving
 from dask_efficiency.report.computed_first import computed_first
@@ -103,7 +104,7 @@ def find(report: EfficiencyReport) -> tuple[Finding, ...]:
         return tuple(first[:MAX_FINDINGS])
     least, exact = WORTH_FINDING * report.wall_clock_seconds, exact_stacks(report)
     found = [
-        *(*_losses(report, facts, exact), *_slow_workers(report), *_repeats(report, facts)),
+        *(*_losses(report, facts, exact), *_slow_workers(report), *_repeats(report, facts, exact)),
         *(*_elsewhere(report, facts), *_gpus(report)),
     ]
     much, explained = much_of_all(report, facts, exact)
@@ -418,34 +419,27 @@ def _slow_workers(report: EfficiencyReport) -> list[Finding]:
     return [one if saved is None else _with_replay(report, one, saved) for one, saved in found]
 
 
-def _repeats(report: EfficiencyReport, facts: Conditions) -> list[Finding]:
+def _repeats(report: EfficiencyReport, facts: Conditions, exact: Sequence[ProfileRow]) -> list[Finding]:
     if facts.one_by_one and facts.sent_by:  # what a library asks for cannot be kept
         return []
-    lost, tasks, times = 0.0, 0, 0
-    for prefix, repeat in report.repeats.items():
-        row, skew = report.by_prefix.get(prefix), report.skew.get(prefix)
-        tasks, times = tasks + repeat.tasks, max(times, repeat.times)
-        if row is not None and skew is not None and skew.count:
-            lost += min(repeat.tasks / skew.count, 1.0) * row.ns(*HELD) / 1e9
-    if not lost:
+    again = computed_again(report, exact)
+    if again is None:
         return []
     held = report.breakdown.ns(*HELD) / 1e9
-    most = max(report.repeats, key=lambda prefix: report.repeats[prefix].tasks)
-    asked = f", computed by {sentence(report.computed_by[most])}" if most in report.computed_by else ""
-    where = f"{format_count(tasks, 'task')}, up to {times} times, most of {name_of(most)}{asked}"
+    asked = f", computed by {sentence(report.computed_by[again.prefix])}" if again.prefix in report.computed_by else ""
+    where = f"{format_count(again.tasks, 'task')}, up to {again.times} times, most of {name_of(again.most)}{asked}"
     # Threads are idle between those tasks as between others.
-    share = lost / max(held, lost)
-    found = _beside(
-        "repeats", where=where, lost_seconds=share * report.thread_seconds, evidence={"tasks": tasks, "times": times}
-    )
+    share = again.seconds / max(held, again.seconds)
+    evidence = {"tasks": again.tasks, "times": again.times}
+    found = _beside("repeats", where=where, lost_seconds=share * report.thread_seconds, evidence=evidence)
     stacks = stacks_beside_tasks(report)["idle"]  # of the client that asked again
-    again = {prefix: repeat.tasks for prefix, repeat in report.repeats.items()}
-    return [_bounded(with_recipe(report, found, stacks, again), share * report.cluster_seconds)]
+    prefixes = {repeat.within or name: repeat.tasks for name, repeat in report.repeats.items()}
+    return [_bounded(with_recipe(report, found, stacks, prefixes), share * report.cluster_seconds)]
 
 
 def _mostly_again(report: EfficiencyReport, found: Iterable[Finding]) -> bool:
     """True if most tasks computed what had been computed before, and the others cost less as small tasks than these."""
-    again = sum(repeat.tasks for repeat in report.repeats.values())
+    again = sum(repeat.tasks for repeat in report.repeats.values() if not repeat.within)
     tasks = sum(skew.count for skew in report.skew.values())
     saves = {one.kind: one.saves_seconds or 0.0 for one in found}
     rest = (1.0 - again / tasks) * saves.get("small-tasks", 0.0) if tasks else 0.0

@@ -149,6 +149,9 @@ class Repeat:
     tasks: int
     #: Most computations of one key, including the first one, which may precede the window.
     times: int
+    #: Where they are steps within the tasks of another prefix, as graphs are fused: their own prefix, and that one.
+    name: str = ""
+    within: str = ""
 
 
 @dataclass(frozen=True, slots=True)

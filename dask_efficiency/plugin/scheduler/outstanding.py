@@ -22,6 +22,7 @@ from dask_efficiency.accounts.intake import fitting
 from dask_efficiency.accounts.worker.log import prefix_of
 from dask_efficiency.plugin.names import RECOMPUTED
 from dask_efficiency.plugin.patches import LONG_RUNNING, UPDATE_GRAPH, Replacements
+from dask_efficiency.plugin.scheduler.inner_results import Again, InnerResults
 from dask_efficiency.plugin.scheduler.registration import OpenWindow, RepeatCounter
 
 #: Keys whose 64-bit hashes are kept to find repeats: about 35 MB when full.
@@ -148,6 +149,7 @@ class WorkTracker:
         #: By hash of a computed key: number of windows that had opened before it was computed last. The scheduler may
         #: forget the tasks in between.
         self._computed: dict[int, int] = {}
+        self._inner = InnerResults()
         self._opened = 0
         #: Keys of the results since :meth:`catch_up`, each with the address of the worker.
         self._results: list[tuple[Any, str]] = []
@@ -246,6 +248,16 @@ class WorkTracker:
         self.watched.update(
             key for key in keys if hash(key) in computed and (ts := tasks.get(key)) is not None and _is_alias(ts)
         )
+        specs = {key: tasks[key].run_spec for key in keys if key in tasks}
+        for key, again in self._inner.asked(specs, computed, self._opened):
+            for one in again:
+                self._count_within(one, key_split(key))
+
+    def _count_within(self, one: Again, prefix: str) -> None:
+        """Count a result that a task computes again within it."""
+        counters = [opened.repeats for opened in self._windows.values() if one.opened >= opened.number]
+        for counter in (self._repeats, *counters):
+            counter.add_within(one.name, prefix, one.times)
 
     def hook(self, failed: Callable[[Exception], object]) -> Callable[..., None]:
         """Make the hook for every transition of every task, which calls others only if something is to be noted."""

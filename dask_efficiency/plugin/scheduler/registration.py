@@ -38,6 +38,8 @@ class RepeatCounter:
     def __init__(self) -> None:
         #: By prefix and hash of the key: number of repeats.
         self._again: dict[str, Counter[int]] = {}
+        #: By prefix of what is computed within tasks, and of these: number of tasks, and most runs of one key.
+        self._within: dict[tuple[str, str], tuple[int, int]] = {}
 
     def add(self, number: int, prefix: str) -> None:
         """Count one more run of the key of this hash."""
@@ -46,9 +48,21 @@ class RepeatCounter:
             prefix = OTHER
         self._again.setdefault(prefix, Counter())[number] += 1
 
-    def by_prefix(self) -> dict[str, tuple[int, int]]:
-        """Repeats, and the largest number of runs of one key, with the first, by prefix."""
-        return {prefix: (again.total(), max(again.values()) + 1) for prefix, again in self._again.items()}
+    def add_within(self, name: str, prefix: str, times: int) -> None:
+        """Count a task of a prefix that computes within it, for so many times now, what has the prefix ``name``."""
+        one = (prefix_of(name), prefix_of(prefix))
+        if one in self._within or len(self._within) < MAX_PREFIXES:
+            tasks, most = self._within.get(one, (0, 0))
+            self._within[one] = (tasks + 1, max(most, times))
+
+    def by_prefix(self) -> dict[str, tuple[int, int] | tuple[int, int, str, str]]:
+        """Repeats, and the largest number of runs of one key, with the first, by prefix.
+
+        Of results within tasks, their prefix and that of the tasks follow.
+        """
+        own = {prefix: (again.total(), max(again.values()) + 1) for prefix, again in self._again.items()}
+        inner = {f"{name} in {prefix}": (*counts, name, prefix) for (name, prefix), counts in self._within.items()}
+        return {**inner, **own}
 
 
 @dataclass(slots=True, eq=False)

@@ -1,0 +1,97 @@
+"""Inner results: what tasks compute within them, as graphs are fused, and which of it earlier graphs computed, too.
+
+Several computations of one collection share its keys, of which the scheduler would know those that are computed again.
+Once their graphs are fused, a task does all the steps of a chunk, up to a reduction that only one of the computations
+has: the keys differ, and what is in them does not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
+
+from dask import _task_spec
+from dask.utils import key_split
+
+#: Results of which it is kept that they were asked for, as 64-bit hashes: about 25 MB when full.
+MAX_KEYS = 250_000
+#: Function of fused tasks, which computes a graph of their steps; and what stands before each index in the name of a
+#: step that Blockwise fused.
+_OF_FUSED = getattr(_task_spec, "_execute_subgraph", object())
+_INDEX = "_."
+
+
+class Again(NamedTuple):
+    """Result within a task that earlier graphs asked for, too."""
+
+    #: Hash of its key.
+    number: int
+    #: Prefix of its key.
+    name: str
+    #: Number of windows that had opened when it was asked for last, and how often it was asked for until now.
+    opened: int
+    times: int
+
+
+class InnerResults:
+    """Keeps which results graphs asked for within their tasks."""
+
+    def __init__(self) -> None:
+        #: By hash of the key of a result, or of a fused task: number of windows that had opened, and times.
+        self._asked: dict[int, tuple[int, int]] = {}
+
+    def asked(
+        self, tasks: Mapping[Any, Any], computed: Mapping[int, int], opened: int
+    ) -> Iterator[tuple[Any, list[Again]]]:
+        """Note the tasks of a graph, by key what each of them computes; list those with results of earlier graphs.
+
+        Parameters
+        ----------
+        tasks
+            Specification of each task, as Dask's.
+        computed
+            By hash of a key that was computed in a task of its own: number of windows that had opened before.
+        opened
+            Number of windows that have opened.
+        """
+        known, new = self._asked, dict[int, tuple[int, int]]()
+        for key, spec in tasks.items():
+            if getattr(spec, "func", None) is not _OF_FUSED or (own := hash(key)) in known:
+                continue
+            new[own] = (opened, 1)
+            again = []
+            for inner in _steps(spec, ()):
+                number = hash(inner)
+                then, times = known.get(number) or (computed.get(number, -1), 1)
+                if then >= 0:
+                    times += 1
+                    again.append(Again(number, key_split(inner), then, times))
+                new[number] = (opened, times)
+            if again:
+                yield key, again
+        room = MAX_KEYS - len(known)
+        for number, one in new.items() if len(new) <= room else ():
+            known[number] = one
+
+
+def _steps(spec: Any, block: tuple[Any, ...]) -> Iterator[Any]:
+    """Keys of what a fused task computes, those of a chunk as they would be outside of it."""
+    for key, step in spec.args[0].items():
+        func = getattr(step, "func", None)
+        if func is None:  # data, or another name
+            continue
+        own = key[1:] if isinstance(key, tuple) else block
+        if func is _OF_FUSED:
+            yield from _steps(step, own)
+        else:
+            yield key if isinstance(key, tuple) else _of_block(key, own)
+
+
+def _of_block(name: Any, block: tuple[Any, ...]) -> Any:
+    """Key of a step that is named for the positions of its chunk's indices in those of the task's."""
+    if not isinstance(name, str):
+        return name
+    base, *positions = name.split(_INDEX)
+    if all(one.isdigit() and int(one) < len(block) for one in positions):
+        return (base, *(block[int(one)] for one in positions))
+    return (name, *block)
