@@ -276,6 +276,13 @@ pandas-values: Python by value, in Series.apply or map
     stack: pandas/core/apply.py SeriesApply.apply_standard > .
     stack: pandas/core/algorithms.py map_array > .
     Use methods of whole columns: arithmetic, .str, .dt, numpy.where, or map() with a dict.
+arrays-by-value: A function of whole arrays is called for each value
+    kinds: python busy
+    stack: pandas/core/apply.py *.apply_standard > <built-in> *(float,*|*(int,*|*(float)|*(int)
+    stack: pandas/core/algorithms.py map_array > <built-in> *(float,*|*(int,*|*(float)|*(int)
+    stack: numpy/lib/*function_base* vectorize.* > <built-in> *(float,*|*(int,*|*(float)|*(int)
+    share: 0.3
+    Call it once for the whole column, as in map_partitions(): a call takes far longer than its value.
 frames-of-objects: Frames made of Python objects, or of a few rows each
     kinds: python busy
     stack: pandas/core/frame.py DataFrame.__init__|DataFrame.from_records|DataFrame.from_dict

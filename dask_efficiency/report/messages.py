@@ -69,8 +69,13 @@ class Load:
 
     @property
     def longest(self) -> float:
-        """Seconds of the event loop that was busy with it most: the others were at the same time, or waited for it."""
-        return max((sum(types.values()) for types in self.seconds.values()), default=0.0)
+        """Seconds of the event loop that was busy with it most: the others were at the same time, or waited for it.
+
+        The scheduler sends a task when a worker has room for it, which takes it in then: one after the other.
+        """
+        whole = {server: sum(types.values()) for server, types in self.seconds.items()}
+        before = whole.pop(SCHEDULER, 0.0) if self.what == TASKS else 0.0
+        return before + max(whole.values(), default=0.0)
 
     @property
     def whole(self) -> float:

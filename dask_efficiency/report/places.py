@@ -103,7 +103,9 @@ def sender_of_most(report: EfficiencyReport) -> str:
     if line and n > MOST * lines.total():
         return f"computed by {sentence(line)}"
     waits = client_doing(report, lambda row: row.ns - row.idle_ns if row.activity in ("wait", "send") else 0)
-    return f"most for {at}" if (at := sentence(client_line(report, waits, least=MOST))) else ""
+    if at := sentence(client_line(report, waits, least=MOST)):
+        return f"most for {at}"
+    return f"computed by {sentence(line)} and by other lines" if line else ""
 
 
 def _more_lines(part: CauseLoss, culprit: Culprit, culprits: Sequence[Culprit]) -> str:

@@ -69,6 +69,11 @@ xarray-compares: open_mfdataset compares what all files have
     stack: xarray/*/concat.py concat > xarray/*/concat.py _calc_concat_over*
     share: 0.3
     Pass compat="override" and coords="minimal": they take coordinates from the first file, unread in others.
+xarray-coordinates: xarray compares coordinates that are Dask arrays
+    kinds: client computed-first repeats one-by-one loops idle idle/parallelism
+    stack: xarray/*/merge.py unique_variable > xarray/core/variable.py *equals
+    share: 0.3
+    Leave them out by drop_vars(), or load() them once: each operation computes both sides to compare them.
 xarray-opens: open_mfdataset opens one file after the other
     kinds: client
     stack: xarray/backends/api.py open_mfdataset > xarray/backends/api.py open_dataset

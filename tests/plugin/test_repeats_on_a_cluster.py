@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import dask
 import dask.array as da
 import dask.dataframe as dd
@@ -37,6 +39,30 @@ def test_one_collection_computed_four_times_in_a_report_is_repeated_and_none_of_
     again = sum(repeat.tasks for repeat in report.repeats.values())
     assert 0.7 * report.tasks["succeeded"] < again <= 0.75 * report.tasks["succeeded"]
     assert "computed up to 4 times" in plain(report.document)
+
+
+def test_chunks_that_several_results_are_made_of_are_repeated_within_their_tasks(client):
+    data = da.arange(8, chunks=1).map_blocks(computed_for_long, dtype=float)
+    with efficiency_report(client) as report:
+        data.min().compute(), data.max().compute(), data.mean().compute()
+    within = {repeat.name: (repeat.tasks, repeat.times) for repeat in report.repeats.values() if repeat.within}
+    assert within["computed_for_long"] == (16, 3)
+    (found,) = (one for one in report.findings if one.kind == "repeats")
+    assert found.where.startswith("16 tasks, up to 3 times, most of computed_for_long in ")
+    # Two of three times of what is most of the time.
+    assert 0.4 * report.breakdown["thread-cpu"] < found.lost_seconds < 0.8 * report.thread_seconds
+    with efficiency_report(client) as kept:
+        data = data.persist()
+        data.min().compute(), data.max().compute()
+    assert not [one for one in kept.findings if one.kind == "repeats"]
+
+
+def computed_for_long(chunk):
+    """Use a core for a while."""
+    until = time.thread_time() + 0.1
+    while time.thread_time() < until:
+        chunk = chunk + 0.0
+    return chunk
 
 
 def test_a_window_has_the_repeats_inside_it(client):

@@ -82,6 +82,12 @@ SEEN = [
         "2: me/load.py main > xarray/structure/concat.py concat > xarray/structure/concat.py _calc_concat_over > "
         "dask/base.py DaskMethodsMixin.compute",
     ),
+    _seen(
+        "xarray-coordinates",
+        "computed-first",
+        "4: me/melt.py main > xarray/core/dataarray.py DataArray._binary_op > xarray/structure/merge.py unique_variable > "
+        "xarray/core/variable.py Variable.broadcast_equals > dask/base.py DaskMethodsMixin.compute",
+    ),
     _seen("xarray-opens", "client", f"9: {_OPEN} > xarray/backends/api.py open_dataset", f"4: {_OPEN} > x/y.py z"),
     _seen(
         "to-netcdf",
@@ -252,6 +258,12 @@ SEEN = [
     _seen("groupby-apply", _GIL, "7: pandas/core/groupby/ops.py BaseGrouper._aggregate_series_pure_python > me/a.py f"),
     _seen(
         "pandas-values", _GIL, "7: pandas/core/series.py Series.map > pandas/core/algorithms.py map_array > me/a.py f"
+    ),
+    _seen(
+        "arrays-by-value",
+        "busy",
+        "7: pandas/core/algorithms.py map_array > me/a.py height > numpy/lib/_function_base_impl.py interp > "
+        "<built-in> interp_func(float,list)",
     ),
     _seen(
         "pandas-text",
@@ -586,6 +598,7 @@ HEALTHY = [
         ("busy", _stacks(f"7: me/a.py f > {inner}"))
         for inner in (
             "<built-in> in(str,set)",
+            "pandas/core/algorithms.py map_array > me/a.py g > <built-in> svd(array(float64))",
             "<built-in> @(array(float64),array(int64))",
             "<built-in> *(array(int64),array(int64))",
             "numpy/_core/fromnumeric.py sum > <built-in> reduce",

@@ -174,7 +174,11 @@ TIMELINE = {"bin_ns": 5, "elapsed_ns": 9, "activity": {}, "causes": {}}
         ("repeats", [], r"'repeats' is \[\]; expected an object"),
         ("repeats", {"sum": 3}, "'repeats.sum' is 3; expected an object"),
         ("repeats", {"sum": {"tasks": 3}}, "'repeats.sum' lacks 'times'"),
-        ("repeats", {"sum": {"tasks": -3, "times": 4}}, "'repeats.sum.tasks' is -3; expected a whole number"),
+        (
+            "repeats",
+            {"sum": {"tasks": -3, "times": 4, "name": "", "within": ""}},
+            "'repeats.sum.tasks' is -3; expected a whole number",
+        ),
         ("skew", [], "'skew' is"),
         ("skew", {"join": 3}, "'skew.join' is 3; expected an object"),
         ("skew", {"join": {"count": 3}}, "lacks 'median_seconds'"),

@@ -304,7 +304,7 @@ def test_small_tasks_are_one_fault_with_one_cure() -> None:
     # of several lines, none of which sent most of them, none is named
     several = {"read_parquet-getitem": "`a.compute()` in etl.py:8", "chunk": "`b.compute()` in etl.py:9"}
     even = replace(sent, skew={name: skew(count=500) for name in parquet}, computed_by=several)
-    assert find(even)[0].where == ""
+    assert find(even)[0].where == "computed by `a.compute()` in etl.py:8 and by other lines"
     longer = find(replace(report, tasks={"succeeded": 100}))
     assert [one.kind for one in longer] == ["idle/scheduler", "overhead/hand-over", "idle/graph", "overhead/event-loop"]
     frozen = Frame("_find_and_load", "<frozen importlib._bootstrap>", 1165)

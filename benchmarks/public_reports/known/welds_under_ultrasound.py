@@ -62,7 +62,8 @@ def focused(slab: np.ndarray) -> np.ndarray:
 
 def volume() -> da.Array:
     slabs = da.arange(SLABS, chunks=1)
-    return slabs.map_blocks(focused, chunks=((1,) * SLABS, (ECHOES,)), new_axis=1, dtype=float)
+    weld: da.Array = slabs.map_blocks(focused, chunks=((1,) * SLABS, (ECHOES,)), new_axis=1, dtype=float)
+    return weld
 
 
 def questions(weld: da.Array) -> float:

@@ -28,17 +28,16 @@ class Again(NamedTuple):
     number: int
     #: Prefix of its key.
     name: str
-    #: Number of windows that had opened when it was asked for last, and how often it was asked for until now.
+    #: Number of windows that had opened when it was asked for last.
     opened: int
-    times: int
 
 
 class InnerResults:
     """Keeps which results graphs asked for within their tasks."""
 
     def __init__(self) -> None:
-        #: By hash of the key of a result, or of a fused task: number of windows that had opened, and times.
-        self._asked: dict[int, tuple[int, int]] = {}
+        #: By hash of the key of a result, or of a fused task: number of windows that had opened.
+        self._asked: dict[int, int] = {}
 
     def asked(
         self, tasks: Mapping[Any, Any], computed: Mapping[int, int], opened: int
@@ -54,24 +53,19 @@ class InnerResults:
         opened
             Number of windows that have opened.
         """
-        known, new = self._asked, dict[int, tuple[int, int]]()
+        known, new = self._asked, dict[int, int]()
         for key, spec in tasks.items():
             if getattr(spec, "func", None) is not _OF_FUSED or (own := hash(key)) in known:
                 continue
-            new[own] = (opened, 1)
-            again = []
+            new[own], again = opened, []
             for inner in _steps(spec, ()):
-                number = hash(inner)
-                then, times = known.get(number) or (computed.get(number, -1), 1)
-                if then >= 0:
-                    times += 1
-                    again.append(Again(number, key_split(inner), then, times))
-                new[number] = (opened, times)
+                new[number := hash(inner)] = opened
+                if (then := known.get(number, computed.get(number, -1))) >= 0:
+                    again.append(Again(number, key_split(inner), then))
             if again:
                 yield key, again
-        room = MAX_KEYS - len(known)
-        for number, one in new.items() if len(new) <= room else ():
-            known[number] = one
+        if len(new) <= MAX_KEYS - len(known):
+            known.update(new)
 
 
 def _steps(spec: Any, block: tuple[Any, ...]) -> Iterator[Any]:

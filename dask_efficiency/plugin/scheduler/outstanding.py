@@ -248,7 +248,7 @@ class WorkTracker:
         self.watched.update(
             key for key in keys if hash(key) in computed and (ts := tasks.get(key)) is not None and _is_alias(ts)
         )
-        specs = {key: tasks[key].run_spec for key in keys if key in tasks}
+        specs = {key: getattr(ts, "run_spec", None) for key in keys if (ts := tasks.get(key)) is not None}
         for key, again in self._inner.asked(specs, computed, self._opened):
             for one in again:
                 self._count_within(one, key_split(key))
@@ -257,7 +257,7 @@ class WorkTracker:
         """Count a result that a task computes again within it."""
         counters = [opened.repeats for opened in self._windows.values() if one.opened >= opened.number]
         for counter in (self._repeats, *counters):
-            counter.add_within(one.name, prefix, one.times)
+            counter.add_within(one.number, one.name, prefix)
 
     def hook(self, failed: Callable[[Exception], object]) -> Callable[..., None]:
         """Make the hook for every transition of every task, which calls others only if something is to be noted."""

@@ -38,8 +38,10 @@ class RepeatCounter:
     def __init__(self) -> None:
         #: By prefix and hash of the key: number of repeats.
         self._again: dict[str, Counter[int]] = {}
-        #: By prefix of what is computed within tasks, and of these: number of tasks, and most runs of one key.
+        #: By prefix of what is computed within tasks, and of these: number of tasks, and most repeats of one key; and
+        #: repeats by hash of the key.
         self._within: dict[tuple[str, str], tuple[int, int]] = {}
+        self._times: Counter[int] = Counter()
 
     def add(self, number: int, prefix: str) -> None:
         """Count one more run of the key of this hash."""
@@ -48,12 +50,13 @@ class RepeatCounter:
             prefix = OTHER
         self._again.setdefault(prefix, Counter())[number] += 1
 
-    def add_within(self, name: str, prefix: str, times: int) -> None:
-        """Count a task of a prefix that computes within it, for so many times now, what has the prefix ``name``."""
+    def add_within(self, number: int, name: str, prefix: str) -> None:
+        """Count a task of a prefix that computes within it, once more, the key of this hash and the prefix ``name``."""
         one = (prefix_of(name), prefix_of(prefix))
         if one in self._within or len(self._within) < MAX_PREFIXES:
             tasks, most = self._within.get(one, (0, 0))
-            self._within[one] = (tasks + 1, max(most, times))
+            self._times[number] += 1
+            self._within[one] = (tasks + 1, max(most, self._times[number]))
 
     def by_prefix(self) -> dict[str, tuple[int, int] | tuple[int, int, str, str]]:
         """Repeats, and the largest number of runs of one key, with the first, by prefix.
@@ -61,7 +64,8 @@ class RepeatCounter:
         Of results within tasks, their prefix and that of the tasks follow.
         """
         own = {prefix: (again.total(), max(again.values()) + 1) for prefix, again in self._again.items()}
-        inner = {f"{name} in {prefix}": (*counts, name, prefix) for (name, prefix), counts in self._within.items()}
+        within = self._within.items()
+        inner = {f"{name} in {prefix}": (tasks, most + 1, name, prefix) for (name, prefix), (tasks, most) in within}
         return {**inner, **own}
 
 

@@ -22,3 +22,18 @@ def test_repeats_are_counted_by_prefix(monkeypatch, runs, repeats):
     for run in runs:
         counter.add(*run)
     assert counter.by_prefix() == repeats
+
+
+def test_repeats_within_tasks_have_the_prefix_of_both(monkeypatch):
+    monkeypatch.setattr(registration, "MAX_PREFIXES", 2)
+    counter = RepeatCounter()
+    counter.add(1, "sum")
+    for number in (1, 2, 2):
+        counter.add_within(number, "load", "load-sum")
+    counter.add_within(2, "load", "load-max")
+    counter.add_within(2, "load", "load-min")  # one too many
+    assert counter.by_prefix() == {
+        "sum": (1, 2),
+        "load in load-sum": (3, 3, "load", "load-sum"),
+        "load in load-max": (1, 4, "load", "load-max"),
+    }
