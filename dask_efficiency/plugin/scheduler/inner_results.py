@@ -21,7 +21,7 @@ _OF_FUSED = getattr(_task_spec, "_execute_subgraph", object())
 _INDEX = "_."
 
 
-class Again(NamedTuple):
+class InnerResult(NamedTuple):
     """Result within a task that earlier graphs asked for, too."""
 
     #: Hash of its key.
@@ -41,7 +41,7 @@ class InnerResults:
 
     def asked(
         self, tasks: Mapping[Any, Any], computed: Mapping[int, int], opened: int
-    ) -> Iterator[tuple[Any, list[Again]]]:
+    ) -> Iterator[tuple[Any, list[InnerResult]]]:
         """Note the tasks of a graph, by key what each of them computes; list those with results of earlier graphs.
 
         Parameters
@@ -61,7 +61,7 @@ class InnerResults:
             for inner in _steps(spec, ()):
                 new[number := hash(inner)] = opened
                 if (then := known.get(number, computed.get(number, -1))) >= 0:
-                    again.append(Again(number, key_split(inner), then))
+                    again.append(InnerResult(number, key_split(inner), then))
             if again:
                 yield key, again
         if len(new) <= MAX_KEYS - len(known):

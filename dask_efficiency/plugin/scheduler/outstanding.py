@@ -22,7 +22,7 @@ from dask_efficiency.accounts.intake import fitting
 from dask_efficiency.accounts.worker.log import prefix_of
 from dask_efficiency.plugin.names import RECOMPUTED
 from dask_efficiency.plugin.patches import LONG_RUNNING, UPDATE_GRAPH, Replacements
-from dask_efficiency.plugin.scheduler.inner_results import Again, InnerResults
+from dask_efficiency.plugin.scheduler.inner_results import InnerResult, InnerResults
 from dask_efficiency.plugin.scheduler.registration import OpenWindow, RepeatCounter
 
 #: Keys whose 64-bit hashes are kept to find repeats: about 35 MB when full.
@@ -253,7 +253,7 @@ class WorkTracker:
             for one in again:
                 self._count_within(one, key_split(key))
 
-    def _count_within(self, one: Again, prefix: str) -> None:
+    def _count_within(self, one: InnerResult, prefix: str) -> None:
         """Count a result that a task computes again within it."""
         counters = [opened.repeats for opened in self._windows.values() if one.opened >= opened.number]
         for counter in (self._repeats, *counters):
