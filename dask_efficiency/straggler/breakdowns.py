@@ -13,21 +13,8 @@ from dask_efficiency.accounts.buckets import CAUSES, GOOD, UNKNOWN, Breakdown, B
 from dask_efficiency.accounts.cluster.account import place
 from dask_efficiency.accounts.lines import SampleRow, blamed, place_of
 from dask_efficiency.accounts.slow_worker import Cause, SlowWorker
+from dask_efficiency.straggler.causes import BY_WAITING, IN_CODE, OPEN
 
-#: Cause of a slow worker by what its threads wait for. Any other waiting shows no cause.
-BY_WAITING: dict[str, Cause] = {
-    "gil": Cause.GIL,
-    "core": Cause.CONTENTION,
-    "throttled": Cause.CONTENTION,
-    "stopped": Cause.STOPPED,
-    "lock": Cause.LOCK,
-    "sleep": Cause.SLEEP,
-    "file": Cause.DISK,
-    "network": Cause.NETWORK,
-}
-
-#: Causes that the signals leave open: here the threads' waiting decides.
-OPEN = frozenset((Cause.GIL, Cause.CONTENTION, Cause.UNKNOWN))
 #: Share of its tasks' time by which a straggler must wait more than its peers' median; a guess, see tests.
 MIN_EXCESS = 0.1
 #: Buckets of tasks that succeeded. Waiting is a part of their sum.
@@ -97,13 +84,9 @@ def _cause(waited: NDArray[np.float64], worked: NDArray[np.float64], row: int) -
     return _CAUSES[most] if excess[most] >= MIN_EXCESS else None
 
 
-#: Name of the waiting, by the cause of a slow worker that it is; other causes lie in the machine.
-WAITING: dict[Cause, str] = {Cause.SLEEP: "sleep", Cause.LOCK: "lock"}
-
-
 def line_of(cause: Cause, rows: Iterable[tuple[SampleRow, int]]) -> str:
     """Line where tasks waited most for the cause of their worker, such as ``"etl.py:88"``; empty if unknown."""
-    waiting, by_line = WAITING.get(cause), Counter[str]()
+    waiting, by_line = IN_CODE.get(cause), Counter[str]()
     for row, ns in rows:
         if row.stack and (row.bucket, row.cause) == (Bucket.THREAD_NONCPU, waiting):
             by_line[place_of(blamed(row.stack))] += ns
@@ -116,7 +99,7 @@ def with_lines(
     """Give each finding its line in the profile of all workers, if most of their waiting (ns) was the straggler's."""
     rows, named = list(profile), []
     for finding in findings:
-        name = cause_name(Bucket.THREAD_NONCPU, WAITING.get(finding.cause, ""))
+        name = cause_name(Bucket.THREAD_NONCPU, IN_CODE.get(finding.cause, ""))
         waited = {worker: row.get(name, 0) for worker, row in causes.items()}
         is_most = 2 * waited.get(finding.worker, 0) > sum(waited.values())
         named.append(replace(finding, line=line_of(finding.cause, rows)) if is_most else finding)

@@ -7,8 +7,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from dask_efficiency.accounts.slow_worker import Cause, Evidence, SlowWorker, confidence_of
+from dask_efficiency.accounts.slow_worker import Evidence, SlowWorker, confidence_of
 from dask_efficiency.accounts.tables import Bool
+from dask_efficiency.straggler.causes import BY_DURATION_ALONE, Symptoms, WithPeers, cause_by_heartbeats
 from dask_efficiency.straggler.history import History
 from dask_efficiency.straggler.live_score import CLEARED, MIN_INTERVALS, MIN_RESIDUAL, PERSISTENT, LiveScores
 from dask_efficiency.straggler.peers import Floats, Places, beside_peers, median_of_others
@@ -18,7 +19,6 @@ from dask_efficiency.straggler.signals import (
     CPU_SHARE,
     DISK,
     DURATION,
-    GPU_KERNEL,
     LIVE,
     MEMORY,
     RECEIVE,
@@ -26,79 +26,10 @@ from dask_efficiency.straggler.signals import (
     Unit,
 )
 
-#: Least relative drop of the share of CPU time below the peers' that counts; a guess.
-FLAT_SHARE = 0.08
-#: Share of CPU time below which tasks wait for something else than the CPU; a guess.
-COMPUTING_SHARE = 0.5
-#: Least wait for a core, as a share of the time in which threads want one, and least CPU use outside tasks for which
-#: they wait for the GIL, both above the peers'.
-MUCH_WAIT, MUCH_BESIDE = (float(MIN_RESIDUAL[signal]) for signal in (CORE_WAIT, BESIDE_TASKS))
-
-#: Least ratio of the time of a turn of the event loop to the peers' that counts as lag; a guess.
-LAGGING = 1.25
-
-
-#: A worker's number, and the median of its peers'; NaN if unknown.
-WithPeers = tuple[float, float]
-
-
-@dataclass(frozen=True, slots=True)
-class Symptoms:
-    """Figures of a worker whose tasks take longer; NaN if unknown."""
-
-    #: Share of its tasks' time on the CPU; and seconds between two turns of its event loop.
-    share: WithPeers = (math.nan, math.nan)
-    lag: WithPeers = (math.nan, math.nan)
-    #: Beyond the peers: wait for a core as a share of the time in which threads want one, and CPU seconds a second that
-    #: its process uses outside its tasks.
-    core_wait: float = math.nan
-    beside_tasks: float = math.nan
-    #: Whether its disk, or its transfers, stand out too.
-    disk: bool = False
-    network: bool = False
-
-
-def cause_of_slow_tasks(symptoms: Symptoms) -> Cause:
-    """Cause of a worker's slow tasks: a slow CPU if they compute for as much of their time as the peers'.
-
-    Otherwise the CPU is taken from them: from inside, if something else in the process computes; from outside, if
-    threads wait for a core or the whole process stands still.
-    """
-    share, usual = symptoms.share
-    lower = usual - share > FLAT_SHARE * usual
-    if not lower and usual >= COMPUTING_SHARE:
-        return Cause.SLOW_CPU
-    taken = who_takes_the_cpu(symptoms)
-    if taken is not None:
-        return taken
-    if lower and symptoms.lag[0] >= LAGGING * symptoms.lag[1]:
-        return Cause.CONTENTION
-    if symptoms.disk:
-        return Cause.DISK
-    return Cause.NETWORK if symptoms.network else Cause.UNKNOWN
-
-
-def who_takes_the_cpu(symptoms: Symptoms) -> Cause | None:
-    """Cause that takes the CPU from a process's tasks, however little they compute; None if nothing does."""
-    if symptoms.beside_tasks >= MUCH_BESIDE:
-        return Cause.GIL
-    return Cause.CONTENTION if symptoms.core_wait >= MUCH_WAIT else None
-
-
 #: A flagged worker is cleared below this part of the threshold, so that a finding does not flicker; a guess.
 HYSTERESIS = 0.5
-#: Slower kernels explain slower tasks from this part of their residual on, as a task's other parts are not slower.
-GPU_EXPLAINS = 0.8
 #: Workers that a host needs to be judged as a whole, and at most half of all workers.
 MIN_WORKERS_OF_HOST = 2
-
-#: Most by which lack of the CPU slows disk and transfers more than tasks, as the logarithm of a ratio. A held GIL slows
-#: them without bounds, as each call waits for it again.
-SLOWED_WITH_TASKS = {Cause.CONTENTION: math.log(2.5), Cause.SLOW_CPU: math.log(2.5), Cause.GIL: math.inf}
-
-#: Causes for which only the tasks' duration speaks. The distribution of tasks is not always chance, so such a worker
-#: must differ by more than one standard deviation of the tasks of a prefix.
-BY_DURATION_ALONE = frozenset({Cause.SLOW_CPU, Cause.UNKNOWN})
 
 _NAMES = tuple(LIVE)
 _ONLY_WITH_DURATION = [row for row, signal in enumerate(LIVE.values()) if signal.only_with_duration]
@@ -159,7 +90,7 @@ def _finding(
         z[_ONLY_WITH_DURATION] = -np.inf
     z = np.nan_to_num(z, nan=-np.inf)
     symptoms = _symptoms(history, group.rows, i, z >= scores.limit)
-    main, cause = _cause(z, scores.mean[:, i], scores.limit, symptoms)
+    main, cause = cause_by_heartbeats(z / scores.limit, scores.mean[:, i], symptoms, ease=HYSTERESIS)
     score = float(max(z.max() / scores.limit, HYSTERESIS))
     began = history.since(int(group.rows[i]), main, float(MIN_RESIDUAL[main]) / 2, at=at)
     since = now - (at - began) / 1e9 if known is None else known.since
@@ -192,26 +123,6 @@ def _symptoms(history: History, rows: Places, i: int, stands_out: Bool) -> Sympt
         disk=bool(stands_out[DISK]),
         network=bool(stands_out[RECEIVE] or stands_out[SEND]),
     )
-
-
-def _cause(z: Floats, mean: Floats, limit: float, symptoms: Symptoms) -> tuple[int, Cause]:
-    """Signal to report, and the deepest of several causes: a full memory, or a lack of the CPU, slows other things."""
-    of_tasks = max(z[DURATION], *z[_ONLY_WITH_DURATION])
-    if z[GPU_KERNEL] >= limit * HYSTERESIS and mean[GPU_KERNEL] >= GPU_EXPLAINS * mean[DURATION]:
-        return DURATION, Cause.GPU
-    of_cpu = cause_of_slow_tasks(symptoms) if of_tasks >= limit * HYSTERESIS else who_takes_the_cpu(symptoms)
-    expected = max(mean[DURATION], 0.0) + SLOWED_WITH_TASKS[of_cpu] if of_cpu in SLOWED_WITH_TASKS else 0.0
-    if z[DISK] >= limit and mean[DISK] >= expected:
-        return DISK, Cause.DISK
-    if z[MEMORY] >= limit:
-        return MEMORY, Cause.MEMORY
-    network = RECEIVE if z[RECEIVE] >= z[SEND] else SEND
-    if z[network] >= limit and mean[network] >= expected and of_tasks < limit:
-        return network, Cause.NETWORK
-    if of_cpu is not None and max(of_tasks, z[DISK], z[network]) > -math.inf:
-        return DURATION, of_cpu
-    others = (DISK, Cause.DISK), (MEMORY, Cause.MEMORY), (network, Cause.NETWORK), (DURATION, Cause.UNKNOWN)
-    return max(others, key=lambda other: z[other[0]])
 
 
 def _effect(mean: Floats, main: int) -> float | None:

@@ -1,49 +1,15 @@
-"""Findings of slow workers and long tasks: causes, advice and costs."""
+"""Findings of slow workers and long tasks: what, where and the cost."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
 
-from dask_efficiency.accounts.slow_worker import Cause, SlowWorker
+from dask_efficiency.accounts.slow_worker import SlowWorker
 from dask_efficiency.show.figures import format_count, format_number, format_seconds, format_times, name_of
 from dask_efficiency.show.finding import Basis, Finding
+from dask_efficiency.straggler.causes import MEANINGS
 from dask_efficiency.straggler.observations import SIZES_DIFFER
-
-#: Meaning and advice, by cause.
-MEANINGS: dict[Cause, tuple[str, str]] = {
-    Cause.SLOW_CPU: (
-        "its CPU is slower",
-        "Look at the clock frequency, at CPU time stolen by other virtual machines, and at the model of the CPU.",
-    ),
-    Cause.CONTENTION: (
-        "others use its cores",
-        "Look for other processes on its host, for CPU limits of its container, and for more threads than cores.",
-    ),
-    Cause.GIL: (
-        "its threads wait for each other",
-        "Look for code in that process that keeps the GIL: run fewer threads in each worker, and more workers.",
-    ),
-    Cause.STOPPED: (
-        "its process stands still at times",
-        "Look for what stops it: SIGSTOP, a debugger, a batch system, a frozen container, a paused virtual machine.",
-    ),
-    Cause.SLEEP: ("its tasks sleep longer", "Look at what sleeps in its tasks, and why there, such as retries."),
-    Cause.LOCK: ("its tasks wait for locks", "Look at what holds the lock that they wait for."),
-    Cause.DISK: ("its disk is slow", "Look at where it spills to: another disk, or a full or shared one."),
-    Cause.NETWORK: ("its transfers are slow", "Look at its network card, its link, and what else its host sends."),
-    Cause.MEMORY: (
-        "its memory is nearly full",
-        "Look at what it keeps: give it more memory, rebalance, or make its partitions smaller.",
-    ),
-    Cause.MEMORY_BANDWIDTH: (
-        "its memory is slow",
-        "Look for other processes on its host that move much data, and at its memory modules and NUMA settings.",
-    ),
-    Cause.UNRESPONSIVE: ("it does not answer", "Look at its log, and whether its process is stopped or blocked."),
-    Cause.GPU: ("its GPU is slow", "Look at the clocks, the temperature and the throttle reasons of its GPU."),
-    Cause.UNKNOWN: ("nothing that is measured says why", "Look at what its tasks wait for: files, services, locks."),
-}
 
 #: Title and advice of a long task.
 LONG_TASK = (
@@ -57,17 +23,17 @@ ALONE = 0.05
 
 def as_finding(slow: SlowWorker) -> Finding:
     """Finding of a slow worker, or of a host all of whose workers are slow."""
-    means, look = MEANINGS[slow.cause]
+    meaning = MEANINGS[slow.cause]
     what = "worker" if slow.worker else "host"
     times = "" if slow.effect is None else f", {format_times(slow.effect)} as long for the same work"
     line = f", in {name_of(slow.line)}" if slow.line else ""
     return Finding(
         kind=f"slow-{what}",
-        title=f"Slow {what}, {means}",
+        title=f"Slow {what}, {meaning.words}",
         where=f"{what.capitalize()} {name_of(slow.subject)}{times}{line}",
         saves_seconds=slow.seconds_lost or None,
         basis=Basis.REPLAYED if slow.seconds_lost else Basis.UNKNOWN,
-        advice=look,
+        advice=meaning.look,
         page="docs/buckets.md#slow-worker",
         evidence=_finite({"score": slow.score, **{item.signal: item.value for item in slow.evidence}}),
         confidence=slow.confidence,

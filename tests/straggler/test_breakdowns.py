@@ -7,7 +7,8 @@ from dask_efficiency.accounts.buckets import CAUSES, UNKNOWN, Breakdown, Bucket
 from dask_efficiency.accounts.cluster.account import WIDTH, place
 from dask_efficiency.accounts.lines import SampleRow
 from dask_efficiency.accounts.slow_worker import Cause, SlowWorker
-from dask_efficiency.straggler.breakdowns import BY_WAITING, RecentWaiting, explained, line_of, with_lines
+from dask_efficiency.straggler.breakdowns import RecentWaiting, explained, line_of, with_lines
+from dask_efficiency.straggler.causes import BY_WAITING
 from tests.report.profile_samples import CLEAN, SPLIT, UPPER
 
 

@@ -9,7 +9,8 @@ import pytest
 
 from dask_efficiency.accounts.slow_worker import Cause, Evidence, SlowWorker
 from dask_efficiency.show.finding import Basis
-from dask_efficiency.straggler.wording import MEANINGS, as_finding, how_many
+from dask_efficiency.straggler.causes import MEANINGS
+from dask_efficiency.straggler.wording import as_finding, how_many
 
 SLOW = SlowWorker("w", "h", Cause.DISK, 2.0, 0.9, 0.0, 1.52)
 

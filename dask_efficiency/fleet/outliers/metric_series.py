@@ -14,6 +14,7 @@ from dask_efficiency.accounts.slow_worker import Cause, Evidence, SlowWorker, co
 from dask_efficiency.accounts.tables import MISSING, Float64
 from dask_efficiency.runs.trace.run_trace import RunTrace
 from dask_efficiency.runs.trace.schema import Series
+from dask_efficiency.straggler.causes import BY_METRIC
 from dask_efficiency.straggler.peers import beside_peers
 
 if TYPE_CHECKING:
@@ -46,54 +47,57 @@ class Metric:
     of_host: bool = False
 
 
-METRICS: Mapping[str, Metric] = {
+_METRICS: Mapping[str, Metric] = {
     "thread_cpu": Metric(-1, of_busy_time=True),
-    "gpu": Metric(1, Cause.GPU, of_busy_time=True),
-    "thread_noncpu": Metric(1, Cause.CONTENTION, of_busy_time=True),
-    "spill": Metric(1, Cause.DISK, of_busy_time=True),
+    "gpu": Metric(1, of_busy_time=True),
+    "thread_noncpu": Metric(1, of_busy_time=True),
+    "spill": Metric(1, of_busy_time=True),
     "overhead": Metric(1, of_busy_time=True),
-    "paused": Metric(1, Cause.MEMORY, of_busy_time=True),
-    "waiting_on_data": Metric(1, Cause.NETWORK, of_busy_time=True),
+    "paused": Metric(1, of_busy_time=True),
+    "waiting_on_data": Metric(1, of_busy_time=True),
     "memory": Metric(1),
-    "spilled": Metric(1, Cause.MEMORY),
-    "net_read": Metric(0, Cause.NETWORK, of_host=True),
-    "net_write": Metric(0, Cause.NETWORK, of_host=True),
-    "disk_read": Metric(0, Cause.DISK, of_host=True),
-    "disk_write": Metric(0, Cause.DISK, of_host=True),
-    "loop_interval": Metric(1, Cause.GIL),
+    "spilled": Metric(1),
+    "net_read": Metric(0, of_host=True),
+    "net_write": Metric(0, of_host=True),
+    "disk_read": Metric(0, of_host=True),
+    "disk_write": Metric(0, of_host=True),
+    "loop_interval": Metric(1),
     # Sensors of the host, and of the GPUs; see dask_efficiency.accounts.sensors. Many are 0 nearly always, and a
     # share of their level would be nothing: their least changes are our judgement, in their units.
     "host_cpu": Metric(0, least_value=MIN_CHANGE, of_host=True),
-    "steal": Metric(1, Cause.SLOW_CPU, least_value=MIN_CHANGE, of_host=True),
-    "run_queue": Metric(1, Cause.CONTENTION, least_value=0.5, of_host=True),
-    "cpu_clock": Metric(-1, Cause.SLOW_CPU, of_host=True),
-    "cpu_throttles": Metric(1, Cause.SLOW_CPU, least_value=1, of_host=True),
-    "cpu_pressure": Metric(1, Cause.CONTENTION, least_value=MIN_CHANGE, of_host=True),
+    "steal": Metric(1, least_value=MIN_CHANGE, of_host=True),
+    "run_queue": Metric(1, least_value=0.5, of_host=True),
+    "cpu_clock": Metric(-1, of_host=True),
+    "cpu_throttles": Metric(1, least_value=1, of_host=True),
+    "cpu_pressure": Metric(1, least_value=MIN_CHANGE, of_host=True),
     "memory_available": Metric(-1, of_host=True),
-    "swap_in": Metric(1, Cause.MEMORY, least_value=1e5, of_host=True),
-    "swap_out": Metric(1, Cause.MEMORY, least_value=1e5, of_host=True),
-    "memory_pressure": Metric(1, Cause.MEMORY, least_value=MIN_CHANGE, of_host=True),
-    "disk_busy": Metric(1, Cause.DISK, least_value=MIN_CHANGE, of_host=True),
-    "disk_wait": Metric(1, Cause.DISK, least_value=1e-3, of_host=True),
-    "disk_pressure": Metric(1, Cause.DISK, least_value=MIN_CHANGE, of_host=True),
-    "net_errors": Metric(1, Cause.NETWORK, least_value=1, of_host=True),
-    "net_drops": Metric(1, Cause.NETWORK, least_value=1, of_host=True),
-    "retransmits": Metric(1, Cause.NETWORK, least_value=1, of_host=True),
-    "rdma_read": Metric(0, Cause.NETWORK, of_host=True),
-    "rdma_write": Metric(0, Cause.NETWORK, of_host=True),
-    "rdma_ecn": Metric(1, Cause.NETWORK, least_value=1, of_host=True),
-    "rdma_cnp": Metric(1, Cause.NETWORK, least_value=1, of_host=True),
-    "pfc_sent": Metric(1, Cause.NETWORK, least_value=1, of_host=True),
-    "pfc_received": Metric(1, Cause.NETWORK, least_value=1, of_host=True),
+    "swap_in": Metric(1, least_value=1e5, of_host=True),
+    "swap_out": Metric(1, least_value=1e5, of_host=True),
+    "memory_pressure": Metric(1, least_value=MIN_CHANGE, of_host=True),
+    "disk_busy": Metric(1, least_value=MIN_CHANGE, of_host=True),
+    "disk_wait": Metric(1, least_value=1e-3, of_host=True),
+    "disk_pressure": Metric(1, least_value=MIN_CHANGE, of_host=True),
+    "net_errors": Metric(1, least_value=1, of_host=True),
+    "net_drops": Metric(1, least_value=1, of_host=True),
+    "retransmits": Metric(1, least_value=1, of_host=True),
+    "rdma_read": Metric(0, of_host=True),
+    "rdma_write": Metric(0, of_host=True),
+    "rdma_ecn": Metric(1, least_value=1, of_host=True),
+    "rdma_cnp": Metric(1, least_value=1, of_host=True),
+    "pfc_sent": Metric(1, least_value=1, of_host=True),
+    "pfc_received": Metric(1, least_value=1, of_host=True),
     "gpu_utilisation": Metric(0, least_value=MIN_CHANGE),
     "gpu_memory": Metric(0),
-    "gpu_clock": Metric(-1, Cause.GPU),
-    "gpu_temperature": Metric(1, Cause.GPU),
-    "gpu_power": Metric(0, Cause.GPU),
-    "gpu_throttled": Metric(1, Cause.GPU, least_value=MIN_CHANGE),
-    "gpu_pcie": Metric(0, Cause.GPU),
-    "gpu_nvlink": Metric(0, Cause.GPU),
+    "gpu_clock": Metric(-1),
+    "gpu_temperature": Metric(1),
+    "gpu_power": Metric(0),
+    "gpu_throttled": Metric(1, least_value=MIN_CHANGE),
+    "gpu_pcie": Metric(0),
+    "gpu_nvlink": Metric(0),
 }
+
+#: Metrics of Dask's workers and their sensors, with the causes that they show.
+METRICS = {name: replace(metric, cause=BY_METRIC.get(name)) for name, metric in _METRICS.items()}
 
 #: Assumed for metrics outside the table.
 _UNKNOWN = Metric()

@@ -35,7 +35,7 @@ from dask_efficiency.report.stalls import findings_of
 from dask_efficiency.show.drawn_buckets import COLOURS, GPU_COLOURS, OTHER, OTHER_COLOUR, wedges
 from dask_efficiency.show.figures import format_count, format_share, format_times, harmless, name_of, upper_first
 from dask_efficiency.show.finding import MAX_SHOWN
-from dask_efficiency.straggler.wording import MEANINGS
+from dask_efficiency.straggler.causes import MEANINGS
 
 #: Rows of the table of stragglers. By eye.
 MAX_STRAGGLERS = 5
@@ -233,14 +233,14 @@ def straggler_table(view: TabView) -> str:
     rows = []
     for finding in view.stragglers[:MAX_STRAGGLERS]:
         who = f"worker {finding.worker}" if finding.worker else "all workers of"
-        meaning, look = MEANINGS[finding.cause]
+        meaning = MEANINGS[finding.cause]
         age = f"for {time_span(max(1.0, view.now - finding.since))}" if view.now > finding.since else ""
         cells = (
             f"<b>{escape(name_of(who))}</b>",
             escape(name_of(finding.host)),
             f"takes {format_times(finding.effect)}" if finding.effect is not None else "takes longer",
             age,
-            f'<span title="{escape(look)}">{finding.cause}: {escape(meaning)}</span>',
+            f'<span title="{escape(meaning.look)}">{finding.cause}: {escape(meaning.words)}</span>',
             f"{format_share(finding.confidence)} sure",
         )
         rows.append("<tr>" + "".join(f'<td style="padding-right:1.4em">{cell}</td>' for cell in cells) + "</tr>")

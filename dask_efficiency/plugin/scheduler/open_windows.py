@@ -28,7 +28,8 @@ from dask_efficiency.plugin.scheduler.registration import OpenWindow, Registrati
 from dask_efficiency.plugin.scheduler.spans import is_own, lines_before
 from dask_efficiency.plugin.scheduler.workers import WorkerHalves
 from dask_efficiency.show.figures import format_count
-from dask_efficiency.straggler.breakdowns import WAITING, line_of
+from dask_efficiency.straggler.breakdowns import line_of
+from dask_efficiency.straggler.causes import IN_CODE
 
 #: Seconds for which a straggler samples the lines on which its tasks wait, when a client asks.
 LOOKING_SECONDS = 1.0
@@ -200,7 +201,7 @@ class OpenWindows:
 
     async def with_lines(self, findings: tuple[SlowWorker, ...]) -> tuple[SlowWorker, ...]:
         """Add to findings the lines on which tasks wait now: their workers sample for a moment."""
-        accounts, causes = self._accounts, {one.worker: one.cause for one in findings if one.cause in WAITING}
+        accounts, causes = self._accounts, {one.worker: one.cause for one in findings if one.cause in IN_CODE}
         present = accounts.cluster.present.items()
         asked = {address: presence.name for address, presence in present if presence.name in causes}
         if not asked:

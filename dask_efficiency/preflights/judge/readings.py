@@ -6,11 +6,12 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any, Self
+from typing import Self
 
 from dask_efficiency.accounts.checks import RefusedPayload
 from dask_efficiency.accounts.slow_worker import Cause
 from dask_efficiency.plugin.guard import MAX_REASON
+from dask_efficiency.straggler.causes import BY_MEASUREMENT
 
 
 class Component(StrEnum):
@@ -27,30 +28,30 @@ class Component(StrEnum):
     #: the worker takes part.
     spread: float
 
-    def __new__(cls, name: str, head: str = "", words: str = "", unit: str = "", *others: Any) -> Self:
+    def __new__(cls, name: str, head: str = "", words: str = "", unit: str = "", spread: float = 0.04) -> Self:
         """Make a member; the defaults are for mypy, which takes a look-up by value for a new one."""
         self = str.__new__(cls, name)
         self._value_ = name
-        self.head, self.words, self.unit = head, words, unit
-        self.cause, self.spread = (*others, 0.04)[:2]
+        self.head, self.words, self.unit, self.spread = head, words, unit, spread
+        self.cause = BY_MEASUREMENT.get(name, Cause.UNKNOWN)
         return self
 
-    CPU = "cpu", "CPU", "matrix product, one thread", "FLOP/s", Cause.SLOW_CPU
-    CPU_ALL = "cpu_all", "all threads", "matrix product, all threads", "FLOP/s", Cause.SLOW_CPU
-    PYTHON = "python", "Python", "Python in its process", "loops/s", Cause.CONTENTION
-    MEMORY = "memory_bandwidth", "memory", "memory bandwidth", "B/s", Cause.MEMORY_BANDWIDTH, 0.06
-    GPU = "gpu", "GPU", "GPU matrix product", "FLOP/s", Cause.GPU
-    GPU_MEMORY = "gpu_memory", "GPU memory", "GPU memory bandwidth", "B/s", Cause.GPU
-    GPU_COPY = "gpu_copy", "GPU copies", "copies to and from the GPU", "B/s", Cause.GPU, 0.06
-    GPU_PEER = "gpu_peer", "GPU peers", "copies between GPUs of the host", "B/s", Cause.GPU, 0.06
-    SOAK = "soak", "soak", "training step of a transformer", "s", Cause.GPU
-    DISK = "disk", "disk", "writing where it spills", "B/s", Cause.DISK, 0.1
-    SEND = "send", "send", "sending to other workers", "B/s", Cause.NETWORK, 0.08
-    RECEIVE = "receive", "receive", "receiving from other workers", "B/s", Cause.NETWORK, 0.08
-    LATENCY = "latency", "latency", "round trip to other workers", "s", Cause.NETWORK, 0.15
-    COLLECTIVE = "collective", "all-reduce", "all-reduce with another worker", "s", Cause.NETWORK, 0.1
-    TRAINING = "training", "training", "training step with another worker", "s", Cause.UNKNOWN, 0.1
-    WORKLOAD = "workload", "workload", "the given workload", "s", Cause.UNKNOWN, 0.06
+    CPU = "cpu", "CPU", "matrix product, one thread", "FLOP/s"
+    CPU_ALL = "cpu_all", "all threads", "matrix product, all threads", "FLOP/s"
+    PYTHON = "python", "Python", "Python in its process", "loops/s"
+    MEMORY = "memory_bandwidth", "memory", "memory bandwidth", "B/s", 0.06
+    GPU = "gpu", "GPU", "GPU matrix product", "FLOP/s"
+    GPU_MEMORY = "gpu_memory", "GPU memory", "GPU memory bandwidth", "B/s"
+    GPU_COPY = "gpu_copy", "GPU copies", "copies to and from the GPU", "B/s", 0.06
+    GPU_PEER = "gpu_peer", "GPU peers", "copies between GPUs of the host", "B/s", 0.06
+    SOAK = "soak", "soak", "training step of a transformer", "s"
+    DISK = "disk", "disk", "writing where it spills", "B/s", 0.1
+    SEND = "send", "send", "sending to other workers", "B/s", 0.08
+    RECEIVE = "receive", "receive", "receiving from other workers", "B/s", 0.08
+    LATENCY = "latency", "latency", "round trip to other workers", "s", 0.15
+    COLLECTIVE = "collective", "all-reduce", "all-reduce with another worker", "s", 0.1
+    TRAINING = "training", "training", "training step with another worker", "s", 0.1
+    WORKLOAD = "workload", "workload", "the given workload", "s", 0.06
 
     def seconds(self, reading: float) -> float:
         """Seconds for one unit of work; infinite for a reading of nothing."""

@@ -13,19 +13,10 @@ from dask_efficiency.accounts.slow_worker import Cause, Evidence, SlowWorker, co
 from dask_efficiency.preflights.judge.alone import WorkerComparison, compare_alone
 from dask_efficiency.preflights.judge.links import MeasuredPairs
 from dask_efficiency.preflights.judge.readings import IN_PAIRS, THRESHOLD, Component, Subject
-from dask_efficiency.straggler.diagnosis import FLAT_SHARE, MUCH_BESIDE
+from dask_efficiency.straggler.causes import FLAT_SHARE, MUCH_BESIDE, explains
 
 #: Share of wrong findings among those barely flagged; ``python -m benchmarks.preflight simulated`` counts them.
 WRONG_BY_PREFLIGHT = 0.1
-
-#: A slow CPU makes everything slow, and a process that is held up its transfers: a component is explained by an earlier
-#: one with this part of its slowness, in logarithms.
-EXPLAINS = 0.6
-
-#: The part for a process that waits for a core or for the GIL: it does so each time it wakes, so that reading, writing
-#: and messages slow down more than computing. With a thread that holds the GIL for 3 of 4 ms Python took 1.5 times as
-#: long and a transfer 3 to 5 times; with a neighbour on the core these were 2.2, and 5 for the disk.
-EXPLAINS_AS_IT_WAITS = 0.2
 
 #: Components explained by each component: moving data takes CPU time of the event loop. A training step does it all.
 EXPLAINED: Mapping[Component, tuple[Component, ...]] = {
@@ -111,16 +102,15 @@ def _explaining(ratios: Mapping[Component, float], waiting: Collection[Component
     # A thread that waits for a core moves fewer bytes as well, so then memory explains nothing.
     logs = {name: math.log(ratio) if math.isfinite(ratio) else math.inf for name, ratio in ratios.items()}
 
-    def explains(cause: Component, other: Component) -> bool:
+    def is_why(cause: Component, other: Component) -> bool:
         if cause is Component.MEMORY and Component.CPU in waiting:
             return False
-        least = EXPLAINS_AS_IT_WAITS if cause in waiting else EXPLAINS
-        return other in EXPLAINED.get(cause, ()) and logs[cause] >= least * logs[other]
+        return other in EXPLAINED.get(cause, ()) and explains(logs[cause], logs[other], waits=cause in waiting)
 
     def explained(name: Component) -> bool:
         # Where two explain each other, the slower one is the cause.
         return any(
-            explains(other, name) and not (explains(name, other) and logs[name] > logs[other])
+            is_why(other, name) and not (is_why(name, other) and logs[name] > logs[other])
             for other in ratios
             if other is not name
         )

@@ -35,8 +35,9 @@ from dask_efficiency.show.figures import (
     workers_named,
 )
 from dask_efficiency.show.finding import MAX_SHOWN, Finding
+from dask_efficiency.straggler.causes import MEANINGS
 from dask_efficiency.straggler.signals import FINISHED, LIVE, Unit
-from dask_efficiency.straggler.wording import MEANINGS, how_many
+from dask_efficiency.straggler.wording import how_many
 
 #: Stragglers listed; of the rest only the number is given. By eye.
 MAX_STRAGGLERS = 20
@@ -64,7 +65,8 @@ def stragglers(report: EfficiencyReport, extent: Extent = SCREEN) -> Section:
         "since": words(_since(one, report.started) for one in shown),
         "sure": shares(one.confidence for one in shown),
     }
-    lines = [f"{cause}: {'. '.join(MEANINGS[cause])}" for cause in dict.fromkeys(found.cause for found in slow)]
+    causes = dict.fromkeys(found.cause for found in slow)
+    lines = [f"{cause}: {MEANINGS[cause].words}. {MEANINGS[cause].look}" for cause in causes]
     if len(slow) > MAX_STRAGGLERS:
         lines.append(f"the {MAX_STRAGGLERS} most certain of {len(slow)}:")
     table = as_table(columns, sortable=extent.drawn)

@@ -18,6 +18,7 @@ from dask_efficiency.runs.stragglers.tables import ObservedRun, run_of_table, ru
 from dask_efficiency.runs.trace.run_trace import RunTrace
 from dask_efficiency.show.finding import Finding
 from dask_efficiency.show.log import logger
+from dask_efficiency.straggler.causes import REPLAYED, cause_of_run
 from dask_efficiency.straggler.disk import AT_THE_DISK, DiskVerdict, judge_disks
 from dask_efficiency.straggler.observations import Observations, medians
 from dask_efficiency.straggler.peers import beside_peers, healthy_spread, limit
@@ -42,11 +43,6 @@ MIN_HOSTS = 3
 MIN_SLOW_OF_HOST = 0.8
 #: Findings whose cost is replayed; each takes as long as a replay of the run.
 REPLAYS = 10
-
-#: Causes that lengthen tasks' computing, whose effect a replay can remove.
-REPLAYED = frozenset(
-    (Cause.SLOW_CPU, Cause.CONTENTION, Cause.GIL, Cause.STOPPED, Cause.SLEEP, Cause.LOCK, Cause.GPU, Cause.UNKNOWN)
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,29 +197,13 @@ def _finding(
     return SlowWorker(
         worker=run.workers[worker],
         host=run.hosts[worker],
-        cause=cause_of(high, levels, lagging=lagging),
+        cause=cause_of_run(high, levels, lagging=lagging),
         score=above,
         confidence=confidence_of(above) if strongest != "blocked" else CONFIDENCE_OF_SUSPECT,
         since=_since(run.observed(strongest), worker, levels[strongest]),
         effect=disks.effect(worker) if at_the_disk and disks is not None else _effect(high, levels),
         evidence=_evidence(worker, scores),
     )
-
-
-def cause_of(high: Mapping[str, float], levels: Mapping[str, float], *, lagging: bool) -> Cause:
-    """Choose the cause of a slow worker from the z of the signals that stand out, and its levels, as logarithms."""
-    strongest = max(high, key=high.__getitem__)
-    if "paused" in high:
-        return Cause.MEMORY
-    if strongest in ("receive", "send"):
-        return Cause.NETWORK
-    if strongest == "disk" or "io_wait" in high or "blocked" in high:
-        return Cause.DISK
-    if "cpu_share" not in levels:
-        return Cause.DISK if "disk" in high else Cause.UNKNOWN
-    if levels["cpu_share"] > max(LONGER / 2, levels.get("duration", 0.0) / 3):
-        return Cause.GIL if lagging else Cause.CONTENTION
-    return Cause.SLOW_CPU
 
 
 def _effect(high: Collection[str], levels: Mapping[str, float]) -> float:

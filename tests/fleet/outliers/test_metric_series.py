@@ -13,6 +13,7 @@ from dask_efficiency.accounts.tables import Texts
 from dask_efficiency.fleet.outliers.metric_series import METRICS, MetricSeries, cause_of, filled, metric_series_of
 from dask_efficiency.runs.trace.run_trace import WorkerSpec
 from dask_efficiency.runs.trace.schema import Runs, Series, Tasks
+from dask_efficiency.straggler.causes import BY_METRIC
 
 
 def _trace(**columns: list[float]) -> RunTrace:
@@ -87,3 +88,7 @@ def test_less_cpu_is_a_wait_for_a_core_unless_another_metric_explains_it():
 def test_each_sensor_is_a_column_of_a_trace_and_a_metric_of_the_detectors():
     assert tuple(Series.dtypes())[-len(SENSORS) :] == SENSORS
     assert set(SENSORS) <= set(METRICS)
+
+
+def test_all_metrics_in_the_table_of_causes_are_known() -> None:
+    assert {name: metric.cause for name, metric in METRICS.items() if metric.cause} == BY_METRIC

@@ -11,6 +11,7 @@ from dask_efficiency.accounts.slow_worker import Cause
 from dask_efficiency.preflights.judge.readings import Component, Reading, Subject
 from dask_efficiency.preflights.judge.result import PreflightResult
 from dask_efficiency.preflights.judge.verdict import judge
+from dask_efficiency.straggler.causes import BY_MEASUREMENT
 from tests.preflights.judge.clusters import all_rounds, on_hosts_of_their_own, subject
 
 RATES = {"cpu": 3e10, "python": 5e6, "memory_bandwidth": 8e9, "disk": 2e8}
@@ -125,3 +126,8 @@ def test_slow_messages_are_explained_by_a_process_that_is_held_up(slow: float, h
     subjects[2] = replace(subjects[2], readings={Component.PYTHON: held})
     (finding,) = judge(subjects, [links], at=0.0)
     assert finding.cause == cause
+
+
+def test_all_components_in_the_table_of_causes_are_known() -> None:
+    named = {str(component): component.cause for component in Component if component.cause is not Cause.UNKNOWN}
+    assert named == BY_MEASUREMENT

@@ -14,7 +14,7 @@ from dask_efficiency.accounts.slow_worker import Cause, SlowWorker
 from dask_efficiency.runs.replay.changes import Changes
 from dask_efficiency.runs.replay.replay import replay
 from dask_efficiency.runs.stragglers import offline
-from dask_efficiency.runs.stragglers.offline import cause_of, find_stragglers, judge, seconds_lost, usual
+from dask_efficiency.runs.stragglers.offline import find_stragglers, judge, seconds_lost, usual
 from dask_efficiency.runs.trace.schema import Series
 from tests.runs.stragglers.tables_of_tasks import slowed, tasks
 from tests.simulated_traces import MS, Graph, simulate, transfer_bound
@@ -173,13 +173,6 @@ def test_slow_disks_and_networks_are_distinguished_from_slow_tasks(column: str, 
     [found] = find_stragglers(frame)
     assert (found.worker, found.cause) == ("w07", cause)
     assert found.effect == pytest.approx(3.0, rel=0.1)
-
-
-def test_pauses_name_the_memory_and_an_event_loop_that_lags_the_gil() -> None:
-    high, levels = {"duration": 5.0, "cpu_share": 4.0}, {"duration": 0.4, "cpu_share": 0.4}
-    assert cause_of(high, levels, lagging=True) is Cause.GIL
-    assert cause_of(high, levels, lagging=False) is Cause.CONTENTION
-    assert cause_of({"paused": 3.0, "duration": 9.0}, {"paused": 1.0}, lagging=False) is Cause.MEMORY
 
 
 @pytest.mark.parametrize(("nthreads", "cause"), [(1, Cause.UNKNOWN), (2, Cause.GIL)])
