@@ -26,8 +26,6 @@ from dask_efficiency.straggler.signals import (
     Unit,
 )
 
-#: A flagged worker is cleared below this part of the threshold, so that a finding does not flicker; a guess.
-HYSTERESIS = 0.5
 #: Workers that a host needs to be judged as a whole, and at most half of all workers.
 MIN_WORKERS_OF_HOST = 2
 
@@ -64,7 +62,7 @@ def findings_of(
     for i in np.flatnonzero(_suspects(scores, flagged)).tolist():
         worker = group.workers[i]
         finding = _finding(group, scores, history, i, known.get((worker, "")), at, now)
-        least = scores.task_spread[i] * (HYSTERESIS if flagged[i] else 1.0)
+        least = scores.task_spread[i] * (CLEARED if flagged[i] else 1.0)
         if finding.cause not in BY_DURATION_ALONE or not scores.mean[DURATION, i] < least:
             findings[worker, ""] = finding
     return _with_hosts(group, scores, findings)
@@ -73,7 +71,7 @@ def findings_of(
 def _suspects(scores: LiveScores, flagged: Bool) -> Bool:
     if not flagged.any() and not (scores.z >= scores.limit).any():
         return flagged
-    ease = np.where(flagged, HYSTERESIS, 1.0)[None, :]
+    ease = np.where(flagged, CLEARED, 1.0)[None, :]
     with np.errstate(invalid="ignore"):
         effect = scores.mean >= MIN_RESIDUAL[:, None] * ease
         lasting = scores.adverse >= np.where(flagged, CLEARED, PERSISTENT)[None, :]
@@ -90,8 +88,8 @@ def _finding(
         z[_ONLY_WITH_DURATION] = -np.inf
     z = np.nan_to_num(z, nan=-np.inf)
     symptoms = _symptoms(history, group.rows, i, z >= scores.limit)
-    main, cause = cause_by_heartbeats(z / scores.limit, scores.mean[:, i], symptoms, ease=HYSTERESIS)
-    score = float(max(z.max() / scores.limit, HYSTERESIS))
+    main, cause = cause_by_heartbeats(z / scores.limit, scores.mean[:, i], symptoms, ease=CLEARED)
+    score = float(max(z.max() / scores.limit, CLEARED))
     began = history.since(int(group.rows[i]), main, float(MIN_RESIDUAL[main]) / 2, at=at)
     since = now - (at - began) / 1e9 if known is None else known.since
     return SlowWorker(
@@ -136,7 +134,7 @@ def _evidence(scores: LiveScores, i: int, z: Floats, share: WithPeers) -> tuple[
     """Signals that stand out, each with the figures of the peers."""
     shown = []
     for signal in np.argsort(-z).tolist():
-        if not z[signal] >= scores.limit * HYSTERESIS:
+        if not z[signal] >= scores.limit * CLEARED:
             break
         figures = scores.mean[signal]
         if signal == CPU_SHARE:

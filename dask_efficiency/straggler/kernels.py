@@ -9,8 +9,11 @@ import numpy as np
 from dask_efficiency.accounts.gpu import KernelTotals
 from dask_efficiency.straggler.columns import MAX_COLUMNS, QUIET_NS, Columns, WorkerArrays
 from dask_efficiency.straggler.peers import (
+    MIN_ALIKE,
     MIN_PEERS,
     NOISE,
+    PIECE,
+    WORKERS_AT_ONCE,
     Floats,
     Places,
     WeightedSums,
@@ -21,11 +24,6 @@ from dask_efficiency.straggler.peers import (
 
 #: Kernels of one worker that are compared, those that took most time; a guess.
 TOP = 16
-#: Launches of a kernel since the last comparison that a worker needs to be compared; a guess.
-MIN_LAUNCHES = 5
-#: Cost of reading one kernel's totals, in comparisons; and workers per piece, so that a piece takes under 1 ms.
-TOTALS_COST = 2
-TOTALS_AT_ONCE = 20
 
 
 class KernelComparison(WorkerArrays):
@@ -76,13 +74,13 @@ class KernelComparison(WorkerArrays):
         """Compare the time of a launch: mean residual by time on the peers, its variance, and launches, by row."""
         for number, row in enumerate(rows.tolist(), 1):
             self._take(row)
-            if not number % TOTALS_AT_ONCE:
-                yield TOTALS_COST * TOP * TOTALS_AT_ONCE
+            if not number % WORKERS_AT_ONCE:
+                yield PIECE
         sums = WeightedSums.of(len(rows))
         for some in in_pieces(np.array(sorted(self._columns.values()), np.intp), len(rows)):
             now, base = (sums[:, some[:, None], rows] for sums in (self._now, self._base))
             gained = now - base
-            enough = gained[0] >= MIN_LAUNCHES
+            enough = gained[0] >= MIN_ALIKE
             enough &= (enough.sum(axis=1) >= MIN_PEERS)[:, None]
             self._base[:, some[:, None], rows] = np.where(enough, now, base)
             with np.errstate(divide="ignore", invalid="ignore"):

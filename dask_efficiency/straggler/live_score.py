@@ -19,18 +19,17 @@ WINDOW_TASKS = 20
 MIN_INTERVALS = 7
 FEW_TASKS = 5
 FEW_INTERVALS = 3
-#: Part of the window that must have passed before so few tasks suffice; a guess.
-LONG_ENOUGH = 0.8
-#: Share of those intervals in which a worker must be worse than its peers; and below which it is cleared.
+#: Share of those intervals in which a worker must be worse than its peers, and of the window that must have passed
+#: before so few tasks suffice; a guess.
 PERSISTENT = 0.8
+#: A flagged worker is cleared below this part of the limit, or share of the intervals, so that a finding does not
+#: flicker; a guess.
 CLEARED = 0.5
 
 #: The limit of z in units of sqrt(2 ln(workers x signals)), as far as chance brings one of them. Above 1, because
 #: spreads are estimated from few workers.
 SENSITIVITY = 1.1
 
-#: With few workers the limit is sqrt(1 + this / peers) times as high.
-FEW_WORKERS = 1.0
 #: By signal, the least residual of a slow worker, and the least spread that is assumed.
 MIN_RESIDUAL = np.array([signal.min_residual for signal in LIVE.values()])
 FLOOR = np.array([signal.floor for signal in LIVE.values()])
@@ -83,7 +82,7 @@ class LiveScoring:
         order = history.within(at)
         if len(order) < FEW_INTERVALS:
             return None
-        long_enough = at - history.begin(len(order)) >= LONG_ENOUGH * history.window_ns
+        long_enough = at - history.begin(len(order)) >= PERSISTENT * history.window_ns
         signals = range(len(LIVE) if kernels else GPU_KERNEL)
         scores = LiveScores.of(len(rows), len(signals))
         # A slice is several times as fast, where it holds no other rows.
@@ -141,8 +140,8 @@ class LiveScoring:
 
 
 def _limit(workers: int, signals: int) -> float:
-    """The z that no healthy worker reaches; higher for few workers, whose spread is less certain."""
-    return SENSITIVITY * limit(workers * signals) * math.sqrt(1 + FEW_WORKERS / max(1, workers - 1))
+    """The z that no healthy worker reaches; higher for few workers, as the mean of n peers is uncertain by 1 / n."""
+    return SENSITIVITY * limit(workers * signals) * math.sqrt(1 + 1 / max(1, workers - 1))
 
 
 def _noise_over_time(residual: Floats, mean: Floats, share: Floats, inside: Bool) -> Floats:

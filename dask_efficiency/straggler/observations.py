@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from dask_efficiency.accounts.tables import Bool, Float64, Int64
+from dask_efficiency.straggler.peers import THREE_SIGMA
 from dask_efficiency.straggler.signals import FINISHED, GIANT, MIN_TRANSFER_BYTES
 
 #: Share of its time on the CPU below which a task shows nothing of its CPU; a guess.
@@ -139,9 +140,7 @@ SIZES_DIFFER = 2.0
 #: Giants are left out if they are at most this share of their work's observations; a guess.
 FEW_GIANTS = 0.1
 
-#: Differences from a worker's median are winsorised at this many times their median, or the least deviation; a
-#: difference in size widens that. A guess.
-WINSOR_SPREADS = 3.0
+#: Least deviation from a worker's median, as a logarithm, that differences are winsorised in multiples of; a guess.
 MIN_SPREAD = 0.1
 #: Greatest power of its size by which a task's time grows: beyond n log n, short of n squared.
 MAX_POWER = 1.5
@@ -162,7 +161,7 @@ def sized(observations: Observations, workers: int) -> Observations:
     x_in = x - medians(x, place, kinds * workers)[place]
     y_in = value - medians(value, place, kinds * workers)[place]
     usual = np.maximum(medians(np.abs(y_in), work, kinds), MIN_SPREAD)[work]
-    limit = WINSOR_SPREADS * usual + MAX_POWER * np.abs(x_in)
+    limit = THREE_SIGMA * usual + MAX_POWER * np.abs(x_in)
     y_in = np.clip(y_in, -limit, limit)
     cross = np.bincount(work, x_in * y_in, minlength=kinds)
     square = np.bincount(work, x_in * x_in, minlength=kinds)

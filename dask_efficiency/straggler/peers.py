@@ -91,6 +91,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
+from statistics import NormalDist
 from typing import TypeVar
 
 import numpy as np
@@ -107,8 +108,18 @@ Places = NDArray[np.intp]
 MIN_PEERS = 3
 #: Variance that is assumed of the logarithm of a time, among tasks, launches or transfers that are alike: 0.2 squared.
 NOISE = 0.04
-#: Standard deviation of a normal distribution over its median absolute deviation.
-MAD_TO_DEVIATION = 1.4826
+#: Standard deviation of a normal distribution over its median absolute deviation, and over its mean absolute one.
+MAD_TO_DEVIATION = 1 / NormalDist().inv_cdf(0.75)
+MEAN_TO_DEVIATION = math.sqrt(math.pi / 2)
+#: Standard deviations within which 19 of 20 normal numbers are, and beyond which one in 700 is, on one side. Who is
+#: within two is like the others; a number beyond three is clipped, or is far.
+TWO_SIGMA = 2.0
+THREE_SIGMA = 3.0
+#: Quantile that counts as the usual maximum; a guess.
+RARELY = 0.95
+#: Ended tasks of a prefix, or launches of a kernel, that a worker needs to be compared by it, and transfers that a
+#: receiver needs on average; a guess.
+MIN_ALIKE = 3
 
 
 def median_of_others(values: Floats) -> Floats:
@@ -186,8 +197,9 @@ def beside_peers(signal: str, figures: Floats, who: int, *, z: float, tasks: int
     return Evidence(signal, float(figures[who]), middle, low, high, z, tasks)
 
 
-#: Numbers compared in one piece: about 2 ms.
+#: Numbers compared in one piece: about 2 ms; and workers looked at in one piece, where each is by itself.
 PIECE = 3_000
+WORKERS_AT_ONCE = 100
 
 
 @dataclass(eq=False, slots=True)

@@ -14,8 +14,10 @@ from dask_efficiency.straggler.columns import MAX_COLUMNS, QUIET_NS, Columns, Wo
 from dask_efficiency.straggler.history import MAX_WAIT_NS, Interval
 from dask_efficiency.straggler.observations import MAX_POWER
 from dask_efficiency.straggler.peers import (
+    MIN_ALIKE,
     MIN_PEERS,
     NOISE,
+    WORKERS_AT_ONCE,
     Floats,
     Places,
     WeightedSums,
@@ -27,8 +29,6 @@ from dask_efficiency.straggler.peers import (
 from dask_efficiency.straggler.signals import CPU_SHARE, DURATION, LONGER
 from dask_efficiency.straggler.task_rates import TASK_SUMS, RunningTask, TaskRates
 
-#: Ended tasks of a prefix that a worker needs to be compared by it; a guess.
-MIN_TASKS = 3
 #: Least share of its tasks' time spent on prefixes that can be compared; a guess.
 MIN_PART = 0.1
 #: A prefix waits until this share of its workers have that many tasks; a guess.
@@ -48,13 +48,10 @@ LEARNING = 0.15
 MIN_RUNNING = 2
 #: Residual of a running task, or logarithm of the size of an input, beyond what ended tasks show.
 BEYOND = math.log(2.0)
-#: Cost of a worker with running tasks, in comparisons, and workers per piece.
+#: Cost of a worker with running tasks, in comparisons.
 RUNNING_COST = 6
-RUNNING_AT_ONCE = 100
 #: Workers per piece where all prefixes are looked at.
 ROWS_AT_ONCE = 500
-#: Numbers that are cleared in the time of one comparison.
-CLEARED_AT_ONCE = 4
 
 _N, _WALL, _CPU, _LOG, _LOG2, _SIZE, _SIZE2, _PRODUCT, _SHARE, _SHARE2 = range(len(TASK_SUMS))
 
@@ -166,7 +163,7 @@ class PrefixComparison(WorkerArrays):
         for part in _parts(rows):
             picked = np.ix_(part, np.array(columns))
             self._now[picked] = self._base[picked] = 0.0
-            yield len(part) // CLEARED_AT_ONCE
+            yield len(part)
         for column in columns:
             self._usual[column], self._known[column] = np.nan, 0.0
             self._columns.free.append(column)
@@ -182,7 +179,7 @@ class PrefixComparison(WorkerArrays):
         for part in _parts(rows):
             counts = self._now[part, :, _N] - self._base[part, :, _N]
             some += (counts > 0).sum(axis=0)
-            ready += (counts >= MIN_TASKS).sum(axis=0)
+            ready += (counts >= MIN_ALIKE).sum(axis=0)
             yield len(part)
         group.since[some == 0] = at
         peers = min(MIN_PEERS, max(2, len(rows)))
@@ -190,7 +187,7 @@ class PrefixComparison(WorkerArrays):
         late = (some >= peers) & (at - group.since > MAX_WAIT_NS)
         sums = _Sums(*(WeightedSums.of(len(rows)) for _ in range(4)))
         for columns in in_pieces(np.flatnonzero(ripe | late), len(rows)):
-            least = np.where(ripe[columns], MIN_TASKS, 1)
+            least = np.where(ripe[columns], MIN_ALIKE, 1)
             self._compare_columns(group, rows, columns, least, learn, sums)
             group.since[columns] = at
             yield len(rows) * len(columns)
@@ -271,8 +268,8 @@ class PrefixComparison(WorkerArrays):
             return
         expected = group.expected.T.tolist()
         for number, row in enumerate(rows.tolist(), 1):
-            if not number % RUNNING_AT_ONCE:
-                yield RUNNING_COST * RUNNING_AT_ONCE
+            if not number % WORKERS_AT_ONCE:
+                yield RUNNING_COST * WORKERS_AT_ONCE
             running = self._workers[row].running
             if not running:
                 continue

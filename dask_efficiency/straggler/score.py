@@ -66,14 +66,14 @@ which z is divided. The tail is estimated with a prior that is worth four runs.
 **What was tried and rejected**, beside what :mod:`~dask_efficiency.straggler.peers` says of all sources:
 
 - *Flagging by being off the CPU for longer.* It flags nobody whose tasks take no longer.
-- *Subtracting the excess on the critical path* as the cost: off by 34 %. A replay of the run with the worker repaired
-  was off by 3 and 11 % on two workflows.
+- *Subtracting the excess on the critical path* as the cost, which forgets that another path is next. The run is
+  replayed with the worker repaired.
 - *Comparing workers of one host by their waits for its disk.* All of them wait. They are compared with what is usual
   (``disk.py``).
 
 Where more than half are slow and no gap divides them, nobody stands out without history. The constants were chosen on
-the first part of FlowBench's runs, where a comment says so; ``python -m benchmarks.stragglers`` prints what they
-achieve.
+the first part of FlowBench's runs, where a comment says so; ``python -m benchmarks.who_is_slow tasks`` prints what
+they achieve, and with ``--tuning`` on the runs that they were chosen on.
 """
 
 from __future__ import annotations
@@ -85,10 +85,13 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from dask_efficiency.accounts.tables import Bool, Float64, Int64
-from dask_efficiency.straggler.observations import MIN_SPREAD, WINSOR_SPREADS, Observations, medians, sized
+from dask_efficiency.straggler.observations import MIN_SPREAD, Observations, medians, sized
 from dask_efficiency.straggler.peers import (
     MAD_TO_DEVIATION,
     MIN_PEERS,
+    RARELY,
+    THREE_SIGMA,
+    TWO_SIGMA,
     healthy_spread,
     limit,
     median,
@@ -110,27 +113,18 @@ ROUNDING = 1e-9
 #: The spread of n workers is widened by this over n.
 FEW = 3.0
 
-#: Workers are of two kinds if the gap between them is at least this many spreads of the faster ones, and a tenth, and
-#: enough to compare are faster.
-GAP_SPREADS = 2.0
-
 #: The tail is how far the furthest healthy worker of a run comes, as a share of what flags one among normal numbers.
-#: Its logarithm is assumed to have this mean and standard deviation, worth four runs; the tail lies so many deviations
+#: Its logarithm is assumed to have this mean and standard deviation, worth four runs; the tail lies two deviations
 #: beyond the mean, within these bounds. Without any run it is 1. Chosen on the first part of FlowBench's runs.
 TAIL_MEAN = -0.5
 TAIL_SPREAD = 0.25
 TAIL_RUNS = 4
-TAIL_SPREADS = 2.0
 MIN_TAIL = 0.6
 MAX_TAIL = 20.0
 #: Number of signals in the limit that tails are a share of.
 TAIL_SIGNALS = 5
-#: Workers with a larger z are not peers that others are measured against.
-PEER = 2.0
 #: Least share of workers that must be healthy.
 MIN_HEALTHY = 0.2
-#: Quantile of healthy workers' observations that counts as the usual maximum.
-RARELY = 0.95
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,7 +184,7 @@ def score(observations: Observations, workers: int, usual: Usual | None = None) 
     if usual is None and judged.any():
         peers = _faster_kind(level, judged, floor)
         if peers is judged:
-            peers = judged & (level - np.median(level[judged]) < PEER * scale)
+            peers = judged & (level - np.median(level[judged]) < TWO_SIGMA * scale)
     z = np.zeros(workers)
     while peers.tobytes() not in seen and peers.any():
         seen.add(peers.tobytes())
@@ -198,7 +192,7 @@ def score(observations: Observations, workers: int, usual: Usual | None = None) 
         scale = _scale(level[judged], between, floor, math.sqrt(float(np.median(error[peers]))))
         # The spread is wider for a worker that has fewer observations than its peers.
         z = level / np.sqrt(scale**2 + np.maximum(error - float(np.median(error[peers])), 0.0))
-        fewer = judged & (z < PEER)
+        fewer = judged & (z < TWO_SIGMA)
         if fewer.sum() < max(2, MIN_HEALTHY * judged.sum()):
             break
         peers = fewer
@@ -248,7 +242,7 @@ def _tail(healthy: Sequence[Scores]) -> float:
     n = len(x) + TAIL_RUNS
     mean = (float(x.sum()) + TAIL_RUNS * TAIL_MEAN) / n
     squares = float(np.square(x - mean).sum()) + TAIL_RUNS * (TAIL_SPREAD**2 + (TAIL_MEAN - mean) ** 2)
-    bound = mean + TAIL_SPREADS * math.sqrt(squares / n * (1 + 1 / n))
+    bound = mean + TWO_SIGMA * math.sqrt(squares / n * (1 + 1 / n))
     return min(max(math.exp(bound), MIN_TAIL), MAX_TAIL)
 
 
@@ -272,7 +266,7 @@ def _cells(observations: Observations, workers: int) -> _Cells:
     spread = MAD_TO_DEVIATION * medians(np.abs(off), observations.work, kinds)
     own = medians(off, place, size)
     centre = np.where(count >= 3, own, 0.0)[place]
-    limit = WINSOR_SPREADS * np.maximum(spread, MIN_SPREAD)[observations.work] + WINSOR_BIT
+    limit = THREE_SIGMA * np.maximum(spread, MIN_SPREAD)[observations.work] + WINSOR_BIT
     off = np.clip(off, centre - limit, centre + limit)
     weight = np.bincount(place, observations.weight, minlength=size).astype(np.float64)
     mean = np.bincount(place, observations.weight * off, minlength=size) / np.where(count > 0, weight, 1.0)
@@ -322,7 +316,7 @@ def _faster_kind(level: Float64, judged: Bool, floor: float) -> Bool:
     for count in range(max(MIN_PEERS, math.ceil(MIN_HEALTHY * len(ordered))), len(ordered) // 2 + 1):
         spread = math.hypot(float(np.std(ordered[:count])) * (1.0 + FEW / count), floor)
         gap = float(ordered[count] - ordered[count - 1])
-        if gap > LONGER and gap > max(GAP_SPREADS * spread, widest):
+        if gap > LONGER and gap > max(TWO_SIGMA * spread, widest):
             widest, limit = gap, float(ordered[count])
     return judged & (level < limit) if math.isfinite(limit) else judged
 
@@ -350,6 +344,6 @@ def _as_fast_as_usual(cells: _Cells, kinds: Sequence[str], judged: Bool, usual: 
     unsure = (weight * np.where(known, spread[:, None], 0.0)) ** 2
     with np.errstate(invalid="ignore", divide="ignore"):
         far = np.abs((weight * np.where(known, off, 0.0)).sum(axis=0) / total)
-        allowed = PEER * np.sqrt(floor**2 + np.nan_to_num(usual.between) ** 2 + unsure.sum(axis=0) / total**2)
+        allowed = TWO_SIGMA * np.sqrt(floor**2 + np.nan_to_num(usual.between) ** 2 + unsure.sum(axis=0) / total**2)
     usual_ones: Bool = judged & (total > 0) & (far <= allowed)
     return usual_ones if usual_ones.sum() >= max(2, MIN_HEALTHY * judged.sum()) else judged

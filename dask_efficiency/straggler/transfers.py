@@ -8,16 +8,21 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from dask_efficiency.straggler.history import MAX_WAIT_NS, Interval
-from dask_efficiency.straggler.peers import MIN_PEERS, NOISE, PIECE, Floats, Places, median_of_others
+from dask_efficiency.straggler.peers import (
+    MIN_ALIKE,
+    MIN_PEERS,
+    NOISE,
+    PIECE,
+    WORKERS_AT_ONCE,
+    Floats,
+    Places,
+    median_of_others,
+)
 from dask_efficiency.straggler.signals import RECEIVE, SEND
 from dask_efficiency.straggler.task_rates import TRANSFER_SUMS, TaskRates
 
-#: Transfers a receiver that a comparison waits for, on average; a guess.
-MIN_TRANSFERS = 3
 #: Share of an interval that a worker's transfers must take for it to be compared; a guess.
 MIN_TRANSFER_SHARE = 0.01
-#: Receivers per piece whose senders are looked up.
-RECEIVERS_AT_ONCE = 250
 #: Rounds of fitting levels of receivers and senders to each other; more change little.
 SWEEPS = 3
 
@@ -80,7 +85,7 @@ class TransferComparison:
         receiver, sender, sums = yield from self._pairs(interval.workers)
         yield len(receiver) // 10
         waited = at - self._compared_at
-        few = len(receiver) and sums[:, 0].sum() < MIN_TRANSFERS * np.count_nonzero(np.bincount(receiver))
+        few = len(receiver) and sums[:, 0].sum() < MIN_ALIKE * np.count_nonzero(np.bincount(receiver))
         if few and waited <= MAX_WAIT_NS:
             return
         for known in self._receivers.values():
@@ -93,8 +98,8 @@ class TransferComparison:
         """Present receivers and senders, and what moved between them since the last comparison."""
         receivers = list(self._receivers.values())
         pieces = [self._some_pairs([], size)]
-        for first in range(0, len(receivers), RECEIVERS_AT_ONCE):
-            pieces.append(self._some_pairs(receivers[first : first + RECEIVERS_AT_ONCE], size))
+        for first in range(0, len(receivers), WORKERS_AT_ONCE):
+            pieces.append(self._some_pairs(receivers[first : first + WORKERS_AT_ONCE], size))
             yield PIECE
         receiver, sender, sums = (np.concatenate(part) for part in zip(*pieces, strict=True))
         return receiver, sender, sums

@@ -17,7 +17,7 @@ from dask_efficiency.fleet.outliers.metric_series import (
     finding_of,
     least_change,
 )
-from dask_efficiency.straggler.peers import MAD_TO_DEVIATION, median
+from dask_efficiency.straggler.peers import MAD_TO_DEVIATION, MEAN_TO_DEVIATION, median
 
 #: Length of a block in seconds, and its least number of samples.
 BLOCK_SECONDS = 15.0
@@ -40,8 +40,6 @@ _USUAL_LEVEL = 0.75
 _RARE_LEVEL = 0.1
 
 _TINY = np.finfo(np.float32).tiny
-#: Standard deviation of a normal distribution over its mean absolute deviation.
-_MEAN_TO_DEVIATION = 1.2533
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +97,7 @@ class BlockSignals:
         spread = MAD_TO_DEVIATION * np.median(away.reshape(len(away), -1), axis=1)
         for signal in np.flatnonzero(spread == 0):  # as with errors, of which hardly anybody has any
             every = np.nan_to_num(self.differences[signal] - usual[signal, :, None])
-            spread[signal] = _MEAN_TO_DEVIATION * np.abs(every).mean()
+            spread[signal] = MEAN_TO_DEVIATION * np.abs(every).mean()
         return np.asarray(spread, np.float32)
 
     def finding(

@@ -9,32 +9,26 @@ from statistics import NormalDist
 import numpy as np
 
 from dask_efficiency.accounts.tables import Float64
-from dask_efficiency.fleet.outliers.block_signals import BlockSignals, evenly
+from dask_efficiency.fleet.outliers.block_signals import BLOCK_SECONDS, BlockSignals, evenly
 from dask_efficiency.fleet.outliers.metric_series import KINDS, Values
-from dask_efficiency.straggler.peers import MAD_TO_DEVIATION, Places, median
+from dask_efficiency.straggler.peers import MAD_TO_DEVIATION, RARELY, THREE_SIGMA, TWO_SIGMA, Places, median
 
 #: Least length of a worker's past in seconds; a guess.
 MIN_PAST_SECONDS = 120.0
 
 #: Least seconds for which a worker is an outlier, most of the time: about the four minutes of Minder's paper. A past
 #: this long is a baseline by its quantile of 0.95. A burst may fill a shorter one, so the worker must also leave the
-#: range that its peers keep lastingly, two standard deviations of their lasting differences. Guesses.
+#: range that its peers keep lastingly, two standard deviations of their lasting differences. A guess.
 CONTINUITY_SECONDS = 270.0
-SURE_SHARE = 0.95
-LASTING_RANGE = 2.0
-#: Deviations that the least change that matters counts at least.
-MIN_DEVIATIONS = 3.0
-
-#: Blocks for which the usual spread of all workers counts where a worker's own is known from a few: as many as nearly
-#: four minutes have. Tuned on ``benchmarks.stragglers_stillness``'s tune seeds.
-SPREAD_PRIOR = 16
+#: Blocks of such a stretch of a metric that is sampled every 5 s or more often: the threshold was chosen for these. The
+#: usual spread of all workers counts for as many, where a worker's own is known from a few.
+USUAL_BLOCKS = CONTINUITY_SECONDS / BLOCK_SECONDS
 
 #: Least number of blocks in a worker's past.
 MIN_PAST_BLOCKS = 4
 
-#: Chance that a stretch of a signal is beyond by itself, and blocks of the stretches that the threshold was chosen for,
-#: of a metric that is sampled every 5 s or more often. See :func:`few_blocks`.
-_CHANCE, _USUAL_BLOCKS = 1e-4, 18
+#: Chance that a stretch of a signal is beyond by itself; see :func:`few_blocks`.
+_CHANCE = 1e-4
 
 #: Most deviations, and most times a level of the past, that count: a metric that is 0 nearly always has next to no
 #: spread, and squares of all that is further away than this would be no numbers.
@@ -120,7 +114,7 @@ class _Window:
         spread, least = signals.spread_over_time(usual), signals.least
         if past is not None:  # a window in which the job has halted is quieter than what came before
             spread, least = np.fmax(spread, past.spread), np.fmax(least, past.least)
-        scale = np.maximum(spread, least / np.float32(MIN_DEVIATIONS))
+        scale = np.maximum(spread, least / np.float32(THREE_SIGMA))
         self.scale = scale = np.where(scale > 0, scale, np.float32(np.inf))[:, None]
         self.away = _multiples(signals.differences - usual[:, :, None], scale[:, :, None])
         self.absent = np.isnan(self.away)
@@ -128,11 +122,11 @@ class _Window:
         self.usual = usual = _multiples(usual, scale)
         chance = 4 * (spread / scale[:, 0]) ** 2 / count
         between = MAD_TO_DEVIATION * np.median(np.abs(usual), axis=1)
-        self.lasting = np.asarray(LASTING_RANGE * np.sqrt(np.maximum(between**2 - chance, 0)), np.float32)
+        self.lasting = np.asarray(TWO_SIGMA * np.sqrt(np.maximum(between**2 - chance, 0)), np.float32)
         if past is None:
             self.kept, self.own = np.full(usual.shape, np.nan, np.float32), np.zeros_like(usual)
             self.slopes, self.centres = _slopes(signals, self.starts)
-            self.slopes *= (self.starts / (self.starts + SPREAD_PRIOR)).astype(np.float32)
+            self.slopes *= (self.starts / (self.starts + USUAL_BLOCKS)).astype(np.float32)
         else:
             self.kept = _multiples(past.kept, scale)
             self.own = np.nan_to_num(_multiples(past.own, scale))
@@ -165,7 +159,7 @@ class _Window:
         middle = median(np.abs(means).transpose(0, 2, 1))
         chance = 4 / self.length + np.where(np.isfinite(self.kept).any(), 0, 4 / np.maximum(starts, 1))
         far = (MAD_TO_DEVIATION * np.nan_to_num(middle)) ** 2 - chance
-        return np.asarray(LASTING_RANGE * np.sqrt(np.maximum(far, 0)), np.float32)
+        return np.asarray(TWO_SIGMA * np.sqrt(np.maximum(far, 0)), np.float32)
 
     def deviation(self, signal: Places, worker: Places, sign: Values, number: int, moved: Values) -> Values:
         """Distance of workers, by the sign's way, beyond the usual one, in all blocks of a stretch but the spare ones.
@@ -194,9 +188,9 @@ class _Window:
             lasting = self.lasting[signal]
             found = np.minimum(beyond(before[:, start // 2]) - moved, beyond(np.zeros_like(kept)) - lasting)
             if start >= round(CONTINUITY_SECONDS / self.signals.block_seconds):
-                found = np.maximum(found, beyond(before[:, int(SURE_SHARE * (start - 1))]) - moved)
+                found = np.maximum(found, beyond(before[:, int(RARELY * (start - 1))]) - moved)
             own = MAD_TO_DEVIATION * np.median(np.abs(rows[:, :start] - before[:, start // 2, None]), axis=1)
-            weight = start / (start + SPREAD_PRIOR)
+            weight = start / (start + USUAL_BLOCKS)
             result[judged] = (found / np.maximum(np.sqrt(weight * own**2 + 1 - weight), 1))[judged]
         return np.asarray(np.maximum(result - self.margin, 0), np.float32)
 
@@ -235,7 +229,7 @@ def few_blocks(length: int) -> float:
 
     Of independent blocks, of which each is averaged with its neighbour. With samples of 15 s there are six.
     """
-    few, usual = (-NormalDist().inv_cdf(_CHANCE ** (2 / (count + 1))) for count in (length, _USUAL_BLOCKS))
+    few, usual = (-NormalDist().inv_cdf(_CHANCE ** (2 / (count + 1))) for count in (length, USUAL_BLOCKS))
     return max(few - usual, 0.0)
 
 
@@ -282,7 +276,7 @@ def _slopes(signals: BlockSignals, ends: Places) -> tuple[Values, Values]:
     counts = np.maximum(ends, 1)
     means, products = until(level) / counts, until(level[:, None] * differs)
     shared = until(level**2) - counts * means**2
-    shared[shared <= counts * (signals.least[:metrics, None] / MIN_DEVIATIONS) ** 2] = 0
+    shared[shared <= counts * (signals.least[:metrics, None] / THREE_SIGMA) ** 2] = 0
     together = products - means[:, None] * until(differs.astype(np.float64))
     with np.errstate(invalid="ignore", divide="ignore"):
         slopes = np.where(shared[:, None] > 0, together / shared[:, None], 0.0)

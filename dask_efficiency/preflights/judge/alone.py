@@ -10,12 +10,12 @@ from statistics import median
 import numpy as np
 
 from dask_efficiency.preflights.judge.links import median_of_fastest
-from dask_efficiency.preflights.judge.readings import ALONE, MIN_Z, THRESHOLD, Component, Reading, Subject
-from dask_efficiency.straggler.peers import MIN_PEERS, healthy_spread
+from dask_efficiency.preflights.judge.readings import ALONE, THRESHOLD, TWICE, Component, Reading, Subject
+from dask_efficiency.straggler.peers import MIN_PEERS, THREE_SIGMA, healthy_spread
 
-#: Ratio from which a worker is measured again: less than what is slow, as a first look has one repetition. Of 1.15, 1.2
-#: and 1.25 the fastest that finds as many workers 1.5 times as slow as three repetitions of everybody do, where these
-#: differ by 10 % (``python -m benchmarks.preflight simulated --moments 0.1``).
+#: Ratio from which a worker is measured again, and below which a turn speaks for it: less than what is slow, as a first
+#: look has one repetition. Of 1.15, 1.2 and 1.25 the fastest that finds as many workers 1.5 times as slow as three
+#: repetitions of everybody do, where these differ by 10 % (``python -m benchmarks.preflight simulated --moments 0.1``).
 SUSPICIOUS = 1.2
 
 
@@ -43,7 +43,7 @@ class WorkerComparison:
     @property
     def is_slow(self) -> bool:
         """True if it is slow enough to be named."""
-        return self.confirmed if self.confirmed is not None else self._is_beyond(THRESHOLD) and self.z >= MIN_Z
+        return self.confirmed if self.confirmed is not None else self._is_beyond(THRESHOLD) and self.z >= THREE_SIGMA
 
     def _is_beyond(self, bound: float) -> bool:
         """True if it is slower than most peers too: nobody is slow because one is very fast."""
@@ -99,12 +99,8 @@ def _compared(component: Component, readings: Mapping[str, Reading]) -> dict[str
 
 #: Measurements in turns with a good worker, next to each other in time, that settle whether a worker is slow.
 PAIRS = 5
-#: Turns that are enough if the worker takes this many times as long in each, and did when it was suspected.
-PAIRS_OF_MUCH_SLOWER = 2
+#: Two turns are enough if the worker takes this many times as long in each, and did when it was suspected.
 MUCH_SLOWER = 2.0
-#: Ratio below which a turn speaks for the worker. One such turn may be chance, two are not.
-ALIKE = 1.15
-MAX_ALIKE = 1
 
 
 def is_confirmed(first: float, ratios: Sequence[float]) -> bool | None:
@@ -112,9 +108,9 @@ def is_confirmed(first: float, ratios: Sequence[float]) -> bool | None:
 
     ``first`` is the ratio to its peers, for which it is suspected. What slows both, such as their machine, cancels.
     """
-    if sum(ratio < ALIKE for ratio in ratios) > MAX_ALIKE:
+    if sum(ratio < SUSPICIOUS for ratio in ratios) >= TWICE:  # which speak for the worker
         return False
-    if len(ratios) >= PAIRS_OF_MUCH_SLOWER and min(first, *ratios) >= MUCH_SLOWER:
+    if len(ratios) >= TWICE and min(first, *ratios) >= MUCH_SLOWER:
         return True
     if len(ratios) < PAIRS:
         return None

@@ -9,16 +9,14 @@ from statistics import median
 
 import numpy as np
 
-from dask_efficiency.preflights.judge.readings import MIN_LATENCY_SECONDS, MIN_Z, THRESHOLD, Component
-from dask_efficiency.straggler.peers import healthy_spread
+from dask_efficiency.preflights.judge.readings import MIN_LATENCY_SECONDS, THRESHOLD, TWICE, Component
+from dask_efficiency.straggler.peers import THREE_SIGMA, healthy_spread
 
-#: Slow pairs across two groups, none of them fast, that make their path slow: one may be chance.
-MIN_CROSSING = 2
-#: Slow pairs, none of them fast, that make a worker slow, if it finds as many partners; and at least.
+#: Slow pairs, none of them fast, that make a worker slow, if it finds as many partners; of two, one may be chance.
 SLOW_PAIRS = 3
-MIN_SLOW_PAIRS = 2
-#: Other suspects that a suspect meets at most; a guess.
-ENOUGH_SUSPECTS = 4
+#: Other suspects that a suspect meets at most; and good workers, at least, with which those in doubt after a first look
+#: are measured, so that their fastest half is a reference. A guess.
+SOME_OTHERS = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +69,9 @@ class MeasuredPairs:
             self.reference[name] = median_of_fastest(seconds, 2 if final else 4)
             ratios = [self.ratio(name, took) for took in seconds]
             spread = healthy_spread(np.log(ratios), 0.0) if final else 0.0
-            self.thresholds[name] = max(THRESHOLD, math.exp(MIN_Z * math.hypot(np.nan_to_num(spread), name.spread)))
+            self.thresholds[name] = max(
+                THRESHOLD, math.exp(THREE_SIGMA * math.hypot(np.nan_to_num(spread), name.spread))
+            )
         self._partners: dict[str, set[str]] = {}
         #: Lowest cost of each worker's pairs.
         self._least: dict[str, float] = {}
@@ -122,7 +122,7 @@ class MeasuredPairs:
         """Sets of workers of which a suspect must meet one each: each group, and some other suspects."""
         partners = frozenset(self.partners(worker))
         others = [group for group in self.groups if not group & partners]
-        if len(partners & self.suspects) < ENOUGH_SUSPECTS:
+        if len(partners & self.suspects) < SOME_OTHERS:
             others += [frozenset((suspect,)) for suspect in self.suspects - partners - {worker}]
         return others
 
@@ -152,7 +152,7 @@ class MeasuredPairs:
         """
         by_worker = {}
         for worker in sorted(self.suspects):
-            if not self.groups or self.unmet(worker) or len(self._partners[worker]) < MIN_SLOW_PAIRS:
+            if not self.groups or self.unmet(worker) or len(self._partners[worker]) < TWICE:
                 continue
             ratios = {name: self.ratio(name, seconds) for name, seconds in self._best[worker].items()}
             slow = {name: ratio for name, ratio in ratios.items() if ratio >= self.thresholds[name]}
@@ -164,7 +164,7 @@ class MeasuredPairs:
         """Paths between two groups with slow pairs across."""
         paths = []
         for (left, right), across in self._crossings().items():
-            if len(across) >= MIN_CROSSING:
+            if len(across) >= TWICE:
                 first, second = (tuple(sorted(self.groups[number])) for number in (left, right))
                 worst = [[self.ratio(name, took) for name, took in link.seconds.items()] for link in across.values()]
                 ratio = min(max(ratios, default=math.inf) for ratios in worst)
@@ -174,7 +174,7 @@ class MeasuredPairs:
     def doubtful_paths(self) -> Iterator[tuple[frozenset[str], frozenset[str]]]:
         """Pairs of groups with too few pairs across to tell."""
         for (left, right), across in self._crossings().items():
-            if len(across) < MIN_CROSSING:
+            if len(across) < TWICE:
                 yield self.groups[left], self.groups[right]
 
     def divided(self) -> list[frozenset[str]]:

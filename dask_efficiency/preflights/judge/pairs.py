@@ -6,7 +6,8 @@ from collections.abc import Callable, Hashable, Iterable, Mapping
 from random import Random
 from typing import NamedTuple, TypeVar
 
-from dask_efficiency.preflights.judge.links import MeasuredPairs
+from dask_efficiency.preflights.judge.links import SLOW_PAIRS, SOME_OTHERS, MeasuredPairs
+from dask_efficiency.preflights.judge.readings import TWICE
 from dask_efficiency.straggler.peers import MIN_PEERS
 
 
@@ -20,12 +21,6 @@ class Pair(NamedTuple):
 #: Pairs of a first look: everybody takes part in its rounds until there are so many, as few pairs may hide that most
 #: are slow, or a slow path. Four workers all meet; from twelve on one round is enough.
 FIRST_PAIRS = 6
-
-#: Good workers, at least, with which those in doubt are measured after it; a guess: their fastest half is a reference.
-FEWEST_GOOD = 4
-#: Rounds in which everybody takes part; with few workers one more, so that everybody meets everybody.
-COMMON_ROUNDS = 2
-FEW_WORKERS = 4
 #: Most rounds. Later ones are for workers not settled yet, and for slow paths.
 MAX_ROUNDS = 8
 
@@ -59,9 +54,9 @@ def in_doubt(hosts: Mapping[str, str], links: MeasuredPairs, random: Random) -> 
     if not (doubtful or divided) or len(hosts) < MIN_PEERS:
         return {}
     good = [worker for worker in hosts if links.is_good(worker)]
-    chosen = doubtful + random.sample(good, min(len(good), max(len(doubtful), FEWEST_GOOD)))
+    chosen = doubtful + random.sample(good, min(len(good), max(len(doubtful), SOME_OTHERS)))
     for group in divided:
-        chosen += random.sample(sorted(group), min(len(group), FEWEST_GOOD))
+        chosen += random.sample(sorted(group), min(len(group), SOME_OTHERS))
     return {worker: hosts[worker] for worker in chosen}
 
 
@@ -101,7 +96,8 @@ def next_round(
             return True
         return False
 
-    rounds = COMMON_ROUNDS + (len(hosts) <= FEW_WORKERS)
+    # Everybody takes part in two rounds; with few workers in one more, so that everybody meets everybody.
+    rounds = SLOW_PAIRS if len(hosts) <= SLOW_PAIRS + 1 else TWICE
     common = len(links.links) < FIRST_PAIRS if first_look else number < rounds
     for worker in slowest:
         settled = links.partners(worker) if first_look else links.is_settled(worker)

@@ -68,9 +68,8 @@ ALONE = tuple(component for component in Component if component not in IN_PAIRS)
 #: 1.5; healthy machines of one kind differ by less than 1.1.
 THRESHOLD = 1.3
 
-#: Spreads of those below that median, from it, from which a worker is slow: the threshold is higher where healthy
-#: workers differ much. One normal value in 700 is that far out on this side.
-MIN_Z = 3.0
+#: Measurements that agree, and are no chance, as one alone may be: slow pairs, and turns beside a good worker.
+TWICE = 2
 
 #: Round trips below this are equal: Dask's own time, which says nothing of the network.
 MIN_LATENCY_SECONDS = 2e-3

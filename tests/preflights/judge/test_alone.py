@@ -8,17 +8,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dask_efficiency.preflights.judge.alone import (
-    ALIKE,
-    MAX_ALIKE,
     MUCH_SLOWER,
     PAIRS,
+    SUSPICIOUS,
     compare_alone,
     is_confirmed,
     suspects,
     unsettled,
     with_pair,
 )
-from dask_efficiency.preflights.judge.readings import THRESHOLD, Component, Reading, Subject
+from dask_efficiency.preflights.judge.readings import THRESHOLD, TWICE, Component, Reading, Subject
 from dask_efficiency.preflights.judge.verdict import judge
 from tests.preflights.judge.clusters import subject
 
@@ -38,11 +37,11 @@ def test_two_pairs_confirm_a_much_slower_worker(ratios: list[float]) -> None:
 
 @given(
     st.lists(st.floats(0.5, 100.0), max_size=PAIRS),
-    st.lists(st.floats(0.5, ALIKE, exclude_max=True), min_size=2),
+    st.lists(st.floats(0.5, SUSPICIOUS, exclude_max=True), min_size=2),
     st.floats(THRESHOLD, 100.0),
 )
 def test_enough_equal_pairs_clear_a_suspect_however_slow_others_were(slow, alike, first) -> None:
-    assert len(alike) > MAX_ALIKE
+    assert len(alike) >= TWICE
     assert is_confirmed(first, [*slow, *alike]) is False
 
 

@@ -11,8 +11,8 @@ import pytest
 from benchmarks.preflight_simulated import SimulatedLoop, Workers
 from dask_efficiency.accounts.slow_worker import Cause
 from dask_efficiency.plugin import names
-from dask_efficiency.preflights.judge.alone import PAIRS, PAIRS_OF_MUCH_SLOWER
-from dask_efficiency.preflights.judge.readings import Component, Subject
+from dask_efficiency.preflights.judge.alone import PAIRS
+from dask_efficiency.preflights.judge.readings import TWICE, Component, Subject
 from dask_efficiency.preflights.judge.result import PreflightResult, decode, encode
 from dask_efficiency.preflights.scheduler.plan import Candidate, Plan
 from dask_efficiency.preflights.scheduler.preflight import CONFIRMATIONS, Preflight
@@ -137,7 +137,7 @@ def test_a_suspect_is_measured_in_turns_with_others_until_it_is_confirmed_or_cle
         return workers.steps.count(names.MEASURE)
 
     assert measured({}) == 5
-    assert measured({"cpu": 3.0}) == 6 + 2 * PAIRS_OF_MUCH_SLOWER
+    assert measured({"cpu": 3.0}) == 6 + 2 * TWICE
     assert measured({"cpu": 1.6}) == 6 + 2 * PAIRS
 
 
