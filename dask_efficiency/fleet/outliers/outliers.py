@@ -13,6 +13,8 @@ from numpy.typing import NDArray
 from dask_efficiency.accounts.slow_worker import SlowWorker
 from dask_efficiency.accounts.tables import Bool, Float64
 from dask_efficiency.fleet.outliers.block_signals import (
+    BLOCK_SECONDS,
+    TINY,
     BlockSignals,
     block_samples,
     block_signals,
@@ -26,15 +28,11 @@ from dask_efficiency.straggler.peers import MAD_TO_DEVIATION, MIN_PEERS, Places,
 if TYPE_CHECKING:
     import pandas as pd
 
-#: Machines that become outliers within so many seconds of each other have a fault in common, as those behind a switch.
-#: A faulty machine slows its peers: those that become outliers later, within the second time, are its victims.
-TOGETHER_SECONDS = 15.0
+#: Machines that become outliers within so many seconds of each other have a fault in common, as those behind a switch,
+#: however strong it is on each: a block. A faulty machine slows its peers: those that become outliers later, within the
+#: second time, are its victims; a guess.
+TOGETHER_SECONDS = BLOCK_SECONDS
 FOLLOW_SECONDS = 120.0
-
-#: Those that begin within so many seconds of a stronger one count from this share of ``dominance`` on: a machine's
-#: fault and its later effects on others only seem to begin that close by chance.
-_ALIKE_SECONDS = 10.0
-_ALIKE_DOMINANCE = 0.7
 
 #: As many workers, or this share of all, may be at fault at once, and the others are their peers: of more, the job has
 #: begun to treat them unlike the others, such as those whose GPUs are capped in a phase that draws more power. A guess.
@@ -80,9 +78,9 @@ def find_outliers(
         Time for which a worker must be an outlier, and share of it, in (0, 1]. By default about four minutes of four
         and a half.
     dominance
-        Workers that score less than this share of the highest score are taken for its victims, in [0, 1]; of those that
-        become outliers at the same time, seven tenths of it is enough. Those that become outliers within two minutes
-        after another worker, but not within 15 seconds, are its victims, too.
+        Workers that score less than this share of the highest score are taken for its victims, in [0, 1], unless they
+        become outliers within 15 seconds of one that does not: then they have a fault in common. Those that become
+        outliers later, within two minutes after another worker, are its victims, too.
     same_work
         Whether comparable workers do the same work, as in training. Then a worker without a history is also found if
         it is further from the others from the beginning, in two metrics at least, than any of these by far; with a
@@ -198,17 +196,16 @@ def _without_history(series: MetricSeries, history: MetricSeries | None) -> set[
 
 def culprits(found: OutlierScores, *, threshold: float, dominance: float) -> Places:
     """Outliers that are nobody's victims; see :func:`find_outliers`."""
-    least = _ALIKE_DOMINANCE * dominance * found.scores.max(initial=0)
-    named = np.flatnonzero((found.scores > threshold) & (found.scores >= least))
+    named = np.flatnonzero(found.scores > threshold)
     if len(named) < 2:
         return named
     series = found.signals.series
     at = _onsets(found, named)
-    unsure = 1.5 * series.step_seconds
+    together = max(TOGETHER_SECONDS, 1.5 * series.step_seconds)
     strong = found.scores[named] >= dominance * found.scores.max()
-    alike = (np.abs(at[:, None] - at[None, strong]) <= max(_ALIKE_SECONDS, unsure)) & (at > 0)[:, None]
-    kept = np.flatnonzero(strong | alike.any(axis=1))
-    culprit = independent(at[kept], together=max(TOGETHER_SECONDS, unsure), follow=FOLLOW_SECONDS)
+    in_common = (np.abs(at[:, None] - at[None, strong]) <= together) & (at > 0)[:, None]
+    kept = np.flatnonzero(strong | in_common.any(axis=1))
+    culprit = independent(at[kept], together=together, follow=FOLLOW_SECONDS)
     found_ones = np.asarray(named[kept[culprit]], np.intp)
     return found_ones if len(found_ones) <= max(_CROWD, _CROWD_SHARE * len(series.workers)) else found_ones[:0]
 
@@ -263,8 +260,6 @@ _REACH_SECONDS = 75.0
 _COMPARED_SECONDS = 150.0
 #: Most deviations that a step counts, so that a burst does not pass for a change.
 _MAX_STEP = 10.0
-#: Share of the usual swings that smaller ones count as.
-_MIN_SWINGS = 0.01
 
 
 def onset(series: MetricSeries, peers: Values, worker: int, begin: int, signals: Sequence[tuple[str, str]]) -> float:
@@ -300,8 +295,7 @@ def _means(samples: Values, each: int) -> Float64:
 def _swings(samples: Values, each: int) -> Float64:
     """Logarithms of the mean squared change between samples, which do not depend on the level."""
     squares = _means(np.diff(samples, prepend=samples[:1]) ** 2, each)
-    some = squares[squares > 0]
-    return np.log(np.maximum(squares, _MIN_SWINGS * np.median(some))) if len(some) else np.zeros(len(squares))
+    return np.log(np.maximum(squares, TINY))
 
 
 def _change(rows: Float64, guess: int, step: float) -> float:
