@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from dask_efficiency.accounts.tables import Bool
-from dask_efficiency.straggler.history import History
+from dask_efficiency.straggler.history import LEARNING, History
 from dask_efficiency.straggler.peers import Floats, Places, healthy_spread, limit, spread_with_past
 from dask_efficiency.straggler.signals import DURATION, GPU_KERNEL, LIVE
 
@@ -33,8 +33,6 @@ SENSITIVITY = 1.1
 #: By signal, the least residual of a slow worker, and the least spread that is assumed.
 MIN_RESIDUAL = np.array([signal.min_residual for signal in LIVE.values()])
 FLOOR = np.array([signal.floor for signal in LIVE.values()])
-#: Weight of an interval in the usual spread; a guess.
-SPREAD_LEARNING = 0.05
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -113,7 +111,6 @@ class LiveScoring:
                 if signal == DURATION:
                     among_tasks = np.nan_to_num(history.task_variance[order][:, place].astype(np.float64))
                     scores.task_spread[:] = np.sqrt((share * np.where(inside, among_tasks, 0.0)).sum(axis=0))
-                noise = np.maximum(noise, _noise_over_time(residual, mean, share, inside))
                 worse = inside & (residual > MIN_RESIDUAL[signal] / 2)
                 scores.adverse[signal] = worse.sum(axis=0) / count
                 scores.mean[signal] = mean = np.where(complete, mean, np.nan)
@@ -135,19 +132,10 @@ class LiveScoring:
         seen[suspect.any(axis=1)] = np.nan
         usual = self._spread.get(group, seen)
         usual = np.where(np.isnan(usual), seen, usual)
-        square = usual**2 + SPREAD_LEARNING * (np.where(np.isnan(seen), usual, seen) ** 2 - usual**2)
+        square = usual**2 + LEARNING * (np.where(np.isnan(seen), usual, seen) ** 2 - usual**2)
         self._spread[group] = np.sqrt(square)
 
 
 def _limit(workers: int, signals: int) -> float:
     """The z that no healthy worker reaches; higher for few workers, as the mean of n peers is uncertain by 1 / n."""
     return SENSITIVITY * limit(workers * signals) * math.sqrt(1 + 1 / max(1, workers - 1))
-
-
-def _noise_over_time(residual: Floats, mean: Floats, share: Floats, inside: Bool) -> Floats:
-    """Variance of the means from the scatter of their intervals: half from the worker's own, half from its peers'."""
-    squares = (share**2).sum(axis=0)
-    scatter = (share * np.where(inside, residual - mean, 0.0) ** 2).sum(axis=0)
-    own = np.where(squares < 1, scatter * squares / (1 - squares), np.nan)
-    usual = np.median(own[np.isfinite(own)]) if np.isfinite(own).any() else math.nan
-    return np.asarray(np.nan_to_num((own + usual) / 2))

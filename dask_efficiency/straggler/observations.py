@@ -9,13 +9,11 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from dask_efficiency.accounts.tables import Bool, Float64, Int64
-from dask_efficiency.straggler.peers import THREE_SIGMA
+from dask_efficiency.straggler.peers import NOISE, THREE_SIGMA
 from dask_efficiency.straggler.signals import FINISHED, GIANT, MIN_TRANSFER_BYTES
 
 #: Share of its time on the CPU below which a task shows nothing of its CPU; a guess.
 MIN_SHARE = 0.02
-#: Longer tasks count for more, up to this many times the median of their work; a guess.
-MAX_WEIGHT = 4.0
 #: Seconds of wait for the disk below which it counts as none: kernels count in hundredths or tenths.
 IO_WAIT_SECONDS = 0.1
 #: Assumed resolution of clocks, in seconds.
@@ -84,7 +82,7 @@ def observations_of(work: TaskTimes) -> list[Observations]:
     share = np.where(computing, np.maximum(cpu, MIN_SHARE * took) / took, np.nan)
     spare = np.where(computing, took - cpu + MIN_SHARE * took, np.nan)
     size = np.log(np.fmax(work.input_bytes, 0.0) + 1.0)
-    of_time = np.sqrt(np.minimum(took, MAX_WEIGHT * medians(took, work.kind, len(work.kinds))[work.kind]))
+    of_time = np.sqrt(took)
     alike, unsized, ended = np.ones(len(took)), np.full(len(took), np.nan), ~work.running
     non_cpu = (np.log(spare) - np.log(share * took + MIN_SHARE * took)) / 2
     moving = np.fmax(work.disk, 0.0)
@@ -135,19 +133,17 @@ def medians(values: Float64, group: Int64, groups: int) -> Float64:
     return middle
 
 
-#: Sizes count where they differ by more than this factor within a kind of work; a guess.
-SIZES_DIFFER = 2.0
 #: Giants are left out if they are at most this share of their work's observations; a guess.
 FEW_GIANTS = 0.1
 
-#: Least deviation from a worker's median, as a logarithm, that differences are winsorised in multiples of; a guess.
-MIN_SPREAD = 0.1
+#: Least deviation from a worker's median, as a logarithm, that differences are winsorised in multiples of.
+MIN_SPREAD = math.sqrt(NOISE)
 #: Greatest power of its size by which a task's time grows: beyond n log n, short of n squared.
 MAX_POWER = 1.5
 
 
 def sized(observations: Observations, workers: int) -> Observations:
-    """Subtract what their size explains, by differences within workers, where sizes differ much in a kind of work."""
+    """Subtract what their size explains, by differences within workers."""
     observations = without_giants(observations)
     known = np.isfinite(observations.size)
     if not known.any():
@@ -156,8 +152,6 @@ def sized(observations: Observations, workers: int) -> Observations:
     place = work * workers + observations.worker
     middle = medians(observations.size[known], work[known], kinds)
     x = np.where(known, observations.size, 0.0) - np.where(known, middle[work], 0.0)
-    far = np.zeros(kinds)
-    np.maximum.at(far, work, np.abs(x))
     x_in = x - medians(x, place, kinds * workers)[place]
     y_in = value - medians(value, place, kinds * workers)[place]
     usual = np.maximum(medians(np.abs(y_in), work, kinds), MIN_SPREAD)[work]
@@ -165,8 +159,7 @@ def sized(observations: Observations, workers: int) -> Observations:
     y_in = np.clip(y_in, -limit, limit)
     cross = np.bincount(work, x_in * y_in, minlength=kinds)
     square = np.bincount(work, x_in * x_in, minlength=kinds)
-    slope = np.where(far > math.log(SIZES_DIFFER), np.clip(cross / np.maximum(square, 1e-12), 0.0, MAX_POWER), 0.0)
-    slope = np.where(square > 1e-9, slope, 0.0)
+    slope = np.where(square > 1e-9, np.clip(cross / np.maximum(square, 1e-9), 0.0, MAX_POWER), 0.0)
     return replace(observations, value=value - slope[work] * x, size=np.full(len(value), np.nan))
 
 

@@ -14,11 +14,10 @@ is over. What to do with the scores of all signals (flag, name a cause, estimate
                                                       ^                           |                  the worst
                                                       +-- who has z >= 2 leaves --+
 
-1. *Sizes.* Where inputs of one kind of work differ by more than a factor of 2, a power law of size is fitted within
-   workers and taken off; a few giants are left out (``observations.py``). Running tasks count if they have already
-   taken longer than is usual.
-2. *Cells.* A cell is a kind of work on a worker. Its mean is weighted (longer tasks count for more, within a bound) and
-   winsorised: observations are clipped to the worker's own median +- (3 x the spread of that work + 0.3).
+1. *Sizes.* A power law of the inputs' size is fitted within workers and taken off; a few giants are left out
+   (``observations.py``). Running tasks count if they have already taken longer than is usual.
+2. *Cells.* A cell is a kind of work on a worker. Its mean is weighted (longer tasks count for more) and
+   winsorised: observations are clipped to the worker's own median +- 3 x the spread of that work, 0.2 at least.
 3. *Judged* are workers with 4 observations, or 2 kinds of work, that enough others have too. A slow worker has fewer
    than its peers, because it is slow.
 4. *Level*: the mean over a worker's cells of mean minus reference, where the reference of a peer is the median of the
@@ -89,6 +88,7 @@ from dask_efficiency.straggler.observations import MIN_SPREAD, Observations, med
 from dask_efficiency.straggler.peers import (
     MAD_TO_DEVIATION,
     MIN_PEERS,
+    NOISE,
     RARELY,
     THREE_SIGMA,
     TWO_SIGMA,
@@ -104,8 +104,6 @@ from dask_efficiency.straggler.signals import FINISHED, LONGER
 #: more on the first part of FlowBench's runs, and equally many. Kinds: a guess.
 MIN_TASKS = 4
 MIN_KINDS = 2
-#: Observations are clipped to their worker's median +- (some spreads + 0.3), in logarithms (winsorised).
-WINSOR_BIT = 0.3
 #: Share of a worker's level that must remain without its worst observation for the worker to be slow; a guess.
 OF_ALL_TASKS = 0.5
 #: Levels this close to 0 are 0: anything from what rounding makes of 0 to the least difference that matters would do.
@@ -265,14 +263,14 @@ def _cells(observations: Observations, workers: int) -> _Cells:
     spread = MAD_TO_DEVIATION * medians(np.abs(off), observations.work, kinds)
     own = medians(off, place, size)
     centre = np.where(count >= 3, own, 0.0)[place]
-    limit = THREE_SIGMA * np.maximum(spread, MIN_SPREAD)[observations.work] + WINSOR_BIT
+    limit = THREE_SIGMA * np.maximum(spread, MIN_SPREAD)[observations.work]
     off = np.clip(off, centre - limit, centre + limit)
     weight = np.bincount(place, observations.weight, minlength=size).astype(np.float64)
     mean = np.bincount(place, observations.weight * off, minlength=size) / np.where(count > 0, weight, 1.0)
     residual = off - mean[place]
     freedom = np.maximum(count - 1, 0).reshape(shape).sum(axis=1)
     within = np.bincount(observations.work, residual * residual, minlength=kinds)
-    noise = np.where(freedom > 0, within / np.maximum(freedom, 1), np.nan_to_num(spread) ** 2 + MIN_SPREAD**2)
+    noise = np.where(freedom > 0, within / np.maximum(freedom, 1), np.nan_to_num(spread) ** 2 + NOISE)
     means = np.where(count > 0, mean, np.nan).reshape(shape) + of_work[:, None]
     return _Cells(means, weight.reshape(shape), count.reshape(shape), noise)
 

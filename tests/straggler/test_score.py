@@ -54,8 +54,8 @@ def test_the_tail_is_a_share_of_the_limit_of_five_signals() -> None:
     assert usual_of([(healthy, 8)] * 4).tail == pytest.approx(expected)
 
 
-@pytest.mark.parametrize(("spread", "limit"), [(0.01, 3 * 0.1 + 0.3), (0.2, 3 * 1.4826 * 0.2 + 0.3)])
-def test_an_observation_counts_for_three_spreads_and_a_bit_at_most(spread: float, limit: float) -> None:
+@pytest.mark.parametrize(("spread", "limit"), [(0.01, 3 * 0.2), (0.2, 3 * 1.4826 * 0.2)])
+def test_an_observation_counts_for_three_spreads_at_most(spread: float, limit: float) -> None:
     alike = observations([0.0] * 4)
     value = np.tile(np.repeat([-spread, spread], 10), 4)
     value[-1] = 9.0

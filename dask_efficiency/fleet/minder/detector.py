@@ -39,8 +39,8 @@ WINDOW_SAMPLES = 8
 #: Most windows of a run that are looked at: of a longer run every second one, every third, and so on.
 MAX_WINDOWS = 1000
 #: Score from which a worker is an outlier: the noise of distances, which are positive, has a longer tail than that of
-#: metrics, and a burst of three minutes would count at 0.8. F1 on tune seeds of ``benchmarks.stragglers_generator`` is
-#: .90 with 1.0 and .91 with 0.8.
+#: metrics, and a burst of three minutes would count at 0.8. F1 on tuning seeds is .90 with
+#: 1.0 (``python -m benchmarks.who_is_slow metrics --tuning``) and .91 with 0.8.
 THRESHOLD = 1.0
 
 
