@@ -28,13 +28,12 @@ from dask_efficiency.straggler.retirements import Retirements
 
 #: Seconds of samples pulled again in the next round, as some reach Prometheus late: four scrapes of 15 s.
 LATE_SECONDS = 60.0
-#: Events kept for a receiver that was not reached; of more, the oldest are dropped.
-MAX_UNTOLD = 1_000
+#: Events kept for a receiver that was not reached, of which the oldest are dropped; and errors that are remembered, so
+#: that each is told once, beyond which nobody is told. Bounds memory.
+MAX_KEPT = 1_000
 
 #: Most windows of the past that are judged in the first round.
 MAX_REHEARSED = 8
-#: Most errors that are remembered, so that each is told once; of more, nobody is told.
-MAX_TOLD = 1_000
 
 #: Sources of a watch's metrics.
 Source = SchedulerSource | PrometheusSource
@@ -74,7 +73,7 @@ class FleetWatch:
     _told: set[tuple[str, str]] = field(default_factory=set, init=False)
 
     def __post_init__(self) -> None:
-        self._pending = [deque(maxlen=MAX_UNTOLD) for _ in self.settings.receivers]
+        self._pending = [deque(maxlen=MAX_KEPT) for _ in self.settings.receivers]
 
     def round(self, at: float) -> list[Event]:
         """Judge the window that ends at an instant, and report what is new.
@@ -160,7 +159,7 @@ class FleetWatch:
         if self.metrics is not None:
             self.metrics.left_out(left.about, len(left.names))
         key = ",".join(left.names), type(left.why).__name__
-        if key not in self._told and len(self._told) < MAX_TOLD:
+        if key not in self._told and len(self._told) < MAX_KEPT:
             self._told.add(key)
             self.warn(str(left))
 

@@ -11,22 +11,17 @@ import numpy as np
 from dask_efficiency.accounts.tables import Bool, Float64, Int64
 from dask_efficiency.straggler.observations import Observations, medians
 from dask_efficiency.straggler.score import ROUNDING, Scores, Usual
-from dask_efficiency.straggler.signals import FINISHED
+from dask_efficiency.straggler.signals import FINISHED, LONGER
 
-#: One spread of each signal of a worker that may use a slow disk. With a z of 3, which flags one of a few dozen
-#: workers, it waits 1.5 times as long as usual, or its tasks are blocked 1.6 times as long. Chosen on FlowBench; half
-#: or double makes little difference.
-SPREADS = {"io_wait": 0.13, "blocked": 0.16}
+#: Spread of each signal of a worker that may use a slow disk. With a z of 3, which flags one of a few dozen workers, it
+#: waits 1.4 times as long as usual, or its tasks are blocked 1.6 times as long.
+SPREADS = {signal: FINISHED[signal].floor for signal in ("io_wait", "blocked")}
 AT_THE_DISK = frozenset(SPREADS)
-#: A host's disk is slow if its workers take this many times as long as usual to move data; a guess.
-SLOWER = 1.2
 
 #: A worker whose wait exceeds the limit this many times is why the others of its host are slow. Below, the others
 #: remain suspects. A guess.
 CLEARLY = 3.0
 
-#: A worker was held up if its tasks are blocked this many times as long as usual; a guess.
-HELD_UP = 1.05
 #: Signals compared with earlier runs, not with peers, which wait for the same disk.
 AGAINST_USUAL = tuple(name for name, signal in FINISHED.items() if signal.against_usual)
 
@@ -73,7 +68,7 @@ def judge_disks(
         _means(observations[signal].worker, _off(observations[signal], usuals[signal].level), workers)
         for signal in ("staging", "whole")
     )
-    held_up = mean_blocked > math.log(HELD_UP)
+    held_up = mean_blocked > LONGER
     waited = np.maximum(_off(observations["io_wait"], usuals["io_wait"].high), 0.0)
     own = np.where(held_up, np.nan_to_num(_means(observations["io_wait"].worker, waited, workers)), 0.0)
     names: dict[object, int] = {}
@@ -84,7 +79,7 @@ def judge_disks(
     np.minimum.at(least, observations["blocked"].worker[known], blocked[known])
     least = np.nan_to_num(least, posinf=0.0)
     known = np.isfinite(staging)
-    slow_disk = medians(staging[known], place[known], workers)[place] > math.log(SLOWER)
+    slow_disk = medians(staging[known], place[known], workers)[place] > LONGER
     suspect = np.where(slow_disk & (behind >= -ROUNDING) & ~clear, np.maximum(least, 0.0), 0.0) / SPREADS["blocked"]
     flagged = (waits >= limit) | (suspect >= limit)
     scores = (

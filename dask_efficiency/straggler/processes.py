@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
 from dask_efficiency.straggler.columns import WorkerArrays
 from dask_efficiency.straggler.history import Interval
+from dask_efficiency.straggler.live_score import MIN_INTERVALS, WINDOW_TASKS
 from dask_efficiency.straggler.peers import MIN_PEERS, Floats, Places, median_of_others
 from dask_efficiency.straggler.signals import BESIDE_TASKS, CORE_WAIT, DISK, LIVE, MEMORY
 from dask_efficiency.straggler.task_rates import PROCESS_SUMS
@@ -14,8 +17,8 @@ from dask_efficiency.straggler.task_rates import PROCESS_SUMS
 MIN_DISK_BYTES = 1e6
 #: Seconds a second in which threads want a core, enough to judge how long they wait for it; a guess.
 MIN_RUNNABLE = 0.05
-#: Number of tasks that one observation of a process is worth; with 7 intervals, 20 tasks are there.
-TASKS_OF_OBSERVATION = 3
+#: Number of tasks that one observation of a process is worth: with enough intervals, enough tasks are there.
+TASKS_OF_OBSERVATION = math.ceil(WINDOW_TASKS / MIN_INTERVALS)
 
 _VARIANCES = tuple(signal.variance for signal in LIVE.values())
 

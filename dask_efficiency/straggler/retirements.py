@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Sequence
 
-#: Seconds after which a retirement is forgotten, a day: the machine has been replaced by then, or is not missed.
-FORGET_SECONDS = 86_400.0
+#: Seconds of a day, after which a retirement is forgotten: the machine has been replaced by then, or is not missed.
+DAY_SECONDS = 86_400.0
 #: Machines that always stay; fewer cannot be compared with each other.
 MIN_LEFT = 2
 #: Default of the largest share of a fleet that is retired; a guess.
@@ -33,7 +33,7 @@ class Retirements:
 
     def chosen(self, wanted: Sequence[str], fleet: Collection[str], *, at: float) -> tuple[str | None, str]:
         """Most urgent machine (wanted ones come in that order) that is there and may be retired now, or the reason."""
-        self._at = {name: then for name, then in self._at.items() if at - then < FORGET_SECONDS}
+        self._at = {name: then for name, then in self._at.items() if at - then < DAY_SECONDS}
         present = [name for name in wanted if name in fleet]
         if not present:
             return None, ""

@@ -10,9 +10,10 @@ from enum import StrEnum
 #: Transfers of fewer bytes show the latency of the network rather than its bandwidth; a guess.
 MIN_TRANSFER_BYTES = 65_536
 
-#: Logarithm of how many times as large as usual a giant is: its expected time is unknown, and it is not compared; a
-#: guess.
-GIANT = math.log(4.0)
+#: Times the usual from which a task says more about itself than about its worker: its time counts for no more, and one
+#: whose size is beyond, a giant, is not compared, as its expected time is unknown. A guess.
+FAR_MORE = 4.0
+GIANT = math.log(FAR_MORE)
 
 
 class Unit(StrEnum):

@@ -13,7 +13,7 @@ from dask_efficiency.accounts.checks import MAX_NAME_LENGTH, RefusedPayload, sha
 from dask_efficiency.accounts.tables import Float64
 from dask_efficiency.accounts.wire.heartbeats import Sent
 from dask_efficiency.accounts.wire.tables import TableWriter, WireTable, read_table
-from dask_efficiency.straggler.signals import GIANT, MIN_TRANSFER_BYTES
+from dask_efficiency.straggler.signals import FAR_MORE, GIANT, MIN_TRANSFER_BYTES
 
 #: Sums for each prefix: tasks; wall and CPU seconds; logarithms of the wall time in :data:`MIN_WALL_SECONDS` and of the
 #: size in bytes, their squares and their product; share of the wall time on the CPU, and its square. None is negative,
@@ -32,10 +32,6 @@ PROCESS_SUMS = ("disk_seconds", "disk_bytes", "core_wait_seconds", "cpu_seconds"
 MAX_PREFIXES = 50
 MAX_SENDERS = 16
 MAX_RUNNING = 16
-
-#: A task counts for at most this many times the usual time of its worker's tasks of the prefix, as one that takes far
-#: longer says more about itself than about the worker.
-MAX_TIMES_LONGER = 4.0
 
 #: Weight with which the usual size follows each task.
 SIZE_LEARNING = 0.125
@@ -118,7 +114,7 @@ class TaskRateCounter:
         wall = numbers[:, 0] / 1e9
         share = np.minimum(1.0, numbers[:, 1] / numbers[:, 0])
         if n >= 5:
-            wall = np.minimum(wall, MAX_TIMES_LONGER * sums[1] / n)
+            wall = np.minimum(wall, FAR_MORE * sums[1] / n)
         log_wall = np.log(wall / MIN_WALL_SECONDS)
         columns = np.stack((np.ones_like(wall), wall, share, log_wall, larger + usual))
         products = columns @ columns.T
@@ -148,7 +144,7 @@ class TaskRateCounter:
         n = sums[0]
         share = min(1.0, cpu / wall)
         if n >= 5:
-            seconds = min(seconds, MAX_TIMES_LONGER * sums[1] / n)
+            seconds = min(seconds, FAR_MORE * sums[1] / n)
         log_wall = log(seconds / MIN_WALL_SECONDS)
         sums[0] = n + 1.0
         sums[1] += seconds

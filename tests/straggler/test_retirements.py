@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dask_efficiency.straggler.retirements import FORGET_SECONDS, Retirements
+from dask_efficiency.straggler.retirements import DAY_SECONDS, Retirements
 
 
 def fleet(count: int) -> list[str]:
@@ -21,8 +21,8 @@ def fleet(count: int) -> list[str]:
         (0.1, 0, [], 9, 0, ["w0"], ("w0", "")),  # the share is less than one worker
         (0.1, 0, ["w0"], 9, 1, ["w1"], (None, "1 of 9 were retired within a day; the most is 1")),
         (0.9, 0, [], 2, 0, ["w0"], (None, "0 of 2 were retired within a day; the most is 0")),
-        (0.1, 0, ["w0"], 10, FORGET_SECONDS - 1, ["w1"], (None, "1 of 10 were retired within a day; the most is 1")),
-        (0.1, 0, ["w0"], 10, FORGET_SECONDS, ["w1"], ("w1", "")),
+        (0.1, 0, ["w0"], 10, DAY_SECONDS - 1, ["w1"], (None, "1 of 10 were retired within a day; the most is 1")),
+        (0.1, 0, ["w0"], 10, DAY_SECONDS, ["w1"], ("w1", "")),
     ],
 )
 def test_the_most_urgent_machine_is_retired_within_the_limits(share, every, retired, count, at, wanted, chosen) -> None:

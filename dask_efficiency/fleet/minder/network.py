@@ -33,8 +33,8 @@ def windowed(series: Values, *, length: int, stride: int = 1) -> NDArray[np.floa
 
 Weights = NDArray[np.float32]
 
-#: Windows that pass through the network at once; bounds its memory.
-_BATCH = 16_384
+#: Windows that pass through the network at once, and of each metric that are learnt from; bounds memory.
+WINDOWS_AT_ONCE = 16_384
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,8 +84,8 @@ class Autoencoder:
         if windows.ndim != 3 or windows.shape[2] != self.channels:
             raise ValueError(f"windows have shape {windows.shape}; expected (windows, steps, {self.channels})")
         result = np.empty(windows.shape, np.float32)
-        for first in range(0, len(windows), _BATCH):
-            batch = np.asarray(windows[first : first + _BATCH], np.float32)
+        for first in range(0, len(windows), WINDOWS_AT_ONCE):
+            batch = np.asarray(windows[first : first + WINDOWS_AT_ONCE], np.float32)
             result[first : first + len(batch)] = self._reconstruct(batch)
         return result
 

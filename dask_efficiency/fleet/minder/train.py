@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dask_efficiency.fleet.minder.detector import WINDOW_SAMPLES, Minder, smooth
-from dask_efficiency.fleet.minder.network import Autoencoder, windowed
+from dask_efficiency.fleet.minder.network import WINDOWS_AT_ONCE, Autoencoder, windowed
 from dask_efficiency.fleet.outliers.metric_series import MetricSeries, metric_series_of
 from dask_efficiency.show.progress import progress, until_stopped
 
@@ -22,8 +22,6 @@ if TYPE_CHECKING:
 #: Sizes of the paper's network, which has one layer.
 HIDDEN = 4
 LATENTS = 8
-#: Most windows of each metric that are learnt from; more change little.
-_MAX_WINDOWS = 16_384
 #: Windows of a step, and learning rate of Adam; guesses that train in 800 steps.
 _BATCH = 256
 _RATE = 1e-2
@@ -77,7 +75,7 @@ def train_minder(runs: Sequence[MetricSeries | RunTrace | pd.DataFrame], *, step
 def _windows(parts: Sequence[MetricSeries], name: str, random: np.random.Generator) -> NDArray[np.float32]:
     """Windows of a metric, equally many of each run."""
     having = [part for part in parts if name in part.metrics]
-    each = max(_MAX_WINDOWS // max(len(having), 1), 1)
+    each = max(WINDOWS_AT_ONCE // max(len(having), 1), 1)
     chosen = []
     for part in having:
         rows = smooth(part, name)

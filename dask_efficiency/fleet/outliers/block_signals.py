@@ -19,7 +19,7 @@ from dask_efficiency.fleet.outliers.metric_series import (
 )
 from dask_efficiency.straggler.peers import MAD_TO_DEVIATION, MEAN_TO_DEVIATION, median
 
-#: Length of a block in seconds, and its least number of samples.
+#: Length of a block in seconds, the usual scrape interval of Prometheus, and its least number of samples.
 BLOCK_SECONDS = 15.0
 BLOCK_SAMPLES = 3
 #: Workers that the median at an instant is taken of; of more, this many are taken evenly.

@@ -36,8 +36,8 @@ MAX_DEVIATIONS = 1e6
 
 #: Deviations of its mean below which a stretch is not looked at any closer; saves time.
 _MIN_MEAN = 1.5
-#: Most deviations that a block counts in that first look.
-_MAX_BLOCK = 5.0
+#: Most deviations that a block counts in that first look, and a step in the search for an onset; a guess.
+MAX_CLIPPED = 5.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,12 +135,12 @@ class _Window:
     def first_look(self) -> Values:
         """Approximate distance of each stretch's mean from that of the past; 0 if a worker's past is too short."""
         starts = self.starts
-        sums = _sums(np.clip(self.away, -_MAX_BLOCK, _MAX_BLOCK))
+        sums = _sums(np.clip(self.away, -MAX_CLIPPED, MAX_CLIPPED))
         before = sums[:, :, starts] / np.maximum(starts, 1).astype(np.float32)
         before[:, :, starts < self.shortest] = np.nan
         known = np.isfinite(self.kept)
         if known.any():
-            before[known] = np.clip(self.kept - self.usual, -_MAX_BLOCK, _MAX_BLOCK)[known][:, None]
+            before[known] = np.clip(self.kept - self.usual, -MAX_CLIPPED, MAX_CLIPPED)[known][:, None]
         means = (sums[:, :, starts + self.length] - sums[:, :, starts]) / np.float32(self.length)
         return np.asarray(np.nan_to_num(means - before, copy=False), np.float32)
 

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from dask_efficiency.accounts.slow_worker import SlowWorker
 from dask_efficiency.accounts.tables import Bool, Float64
 from dask_efficiency.fleet.outliers.block_signals import (
+    BLOCK_SAMPLES,
     BLOCK_SECONDS,
     TINY,
     BlockSignals,
@@ -20,10 +21,11 @@ from dask_efficiency.fleet.outliers.block_signals import (
     block_signals,
     strongest,
 )
-from dask_efficiency.fleet.outliers.departures import CONTINUITY_SECONDS, Baseline, departures, past_of
+from dask_efficiency.fleet.outliers.departures import CONTINUITY_SECONDS, MAX_CLIPPED, Baseline, departures, past_of
 from dask_efficiency.fleet.outliers.metric_series import KINDS, LEVEL, MOVEMENT, MetricSeries, Values, metric_series_of
 from dask_efficiency.runs.trace.run_trace import RunTrace
 from dask_efficiency.straggler.peers import MAD_TO_DEVIATION, MIN_PEERS, Places, limit, median
+from dask_efficiency.straggler.retirements import RETIRE_SHARE
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -34,9 +36,10 @@ if TYPE_CHECKING:
 TOGETHER_SECONDS = BLOCK_SECONDS
 FOLLOW_SECONDS = 120.0
 
-#: As many workers, or this share of all, may be at fault at once, and the others are their peers: of more, the job has
-#: begun to treat them unlike the others, such as those whose GPUs are capped in a phase that draws more power. A guess.
-_CROWD, _CROWD_SHARE = 2, 0.25
+#: As many workers, or the share of a fleet that is retired at most, may be at fault at once, and the others are their
+#: peers: of more, the job has begun to treat them unlike the others, such as those whose GPUs are capped in a phase of
+#: more power. A guess.
+_CROWD = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,7 +210,7 @@ def culprits(found: OutlierScores, *, threshold: float, dominance: float) -> Pla
     kept = np.flatnonzero(strong | in_common.any(axis=1))
     culprit = independent(at[kept], together=together, follow=FOLLOW_SECONDS)
     found_ones = np.asarray(named[kept[culprit]], np.intp)
-    return found_ones if len(found_ones) <= max(_CROWD, _CROWD_SHARE * len(series.workers)) else found_ones[:0]
+    return found_ones if len(found_ones) <= max(_CROWD, RETIRE_SHARE * len(series.workers)) else found_ones[:0]
 
 
 def _onsets(found: OutlierScores, workers: Places) -> Float64:
@@ -251,15 +254,12 @@ def _mean(values: Values) -> Values:
     return np.asarray(np.where(counts > 0, sums / np.maximum(counts, 1), np.nan), np.float32)
 
 
-#: Samples are averaged over this many seconds, if they are closer.
-STEP_SECONDS = 5.0
+#: Samples are averaged over this many seconds, if they are closer: a block has its least number of them.
+STEP_SECONDS = BLOCK_SECONDS / BLOCK_SAMPLES
 #: Seconds that a fault may take until it shows in full.
 _RAMPS = (5.0, 15.0, 30.0, 45.0, 60.0)
-#: Seconds before and after a guess in which an onset is searched, and seconds that it is compared with.
-_REACH_SECONDS = 75.0
+#: Seconds before and after a guess that an onset is compared with; it is searched in the nearer half of them. A guess.
 _COMPARED_SECONDS = 150.0
-#: Most deviations that a step counts, so that a burst does not pass for a change.
-_MAX_STEP = 10.0
 
 
 def onset(series: MetricSeries, peers: Values, worker: int, begin: int, signals: Sequence[tuple[str, str]]) -> float:
@@ -301,13 +301,13 @@ def _swings(samples: Values, each: int) -> Float64:
 def _change(rows: Float64, guess: int, step: float) -> float:
     """Step from which on the rows change, near a guess: the mean over all likely steps and ramps."""
     steps = np.arange(rows.shape[1])
-    reach = round(_REACH_SECONDS / step)
+    reach = round(_COMPARED_SECONDS / 2 / step)
     starts = np.arange(max(guess - reach, 1), min(guess + reach, len(steps) - 2))
     if not len(starts):
         return guess
     noise = MAD_TO_DEVIATION * np.median(np.abs(np.diff(rows, axis=1)), axis=1, keepdims=True)
     scaled = (rows - np.median(rows, axis=1, keepdims=True)) / np.where(noise > 0, noise, np.inf)
-    scaled = np.clip(scaled, -_MAX_STEP, _MAX_STEP)
+    scaled = np.clip(scaled, -MAX_CLIPPED, MAX_CLIPPED)  # a burst does not pass for a change
     ramps = np.maximum(np.array(_RAMPS) / step, 1)
     shapes = np.clip((steps + 0.5 - starts[:, None, None]) / ramps[:, None], 0, 1)
     shapes -= shapes.mean(axis=2, keepdims=True)
@@ -370,7 +370,7 @@ def _multiples(signals: BlockSignals) -> Values:
     usual = signals.usual()
     size = np.abs(usual)
     workers = size.shape[1]
-    at_fault = min(MOST_AT_FAULT, max(1, int(workers * _CROWD_SHARE)))
+    at_fault = min(MOST_AT_FAULT, max(1, int(workers * RETIRE_SHARE)))
     largest = np.maximum(np.sort(size, axis=1)[:, -at_fault - 1], signals.least)
     moving = median(signals.levels[-len(signals.floor) :]) > MOVES * signals.floor
     largest[~np.tile(moving, len(KINDS))] = np.inf

@@ -14,21 +14,21 @@ from collections import deque
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
 
-from dask_efficiency.accounts.slow_worker import SlowWorker
+from dask_efficiency.accounts.slow_worker import WRONG_BY_METRICS, SlowWorker
 from dask_efficiency.fleet.rounds.rounds import END_ROUNDS, format_instant
+from dask_efficiency.straggler.retirements import DAY_SECONDS
 
-#: Least time over which alarms are counted, and the most: an hour and a day.
-HOUR_SECONDS, DAY_SECONDS = 3_600.0, 86_400.0
-#: Alarms of a machine that are as rare as faults: one in so many days; and the chance below which there are too many of
-#: a fleet's within a day.
-DAYS_AN_ALARM = 30.0
+#: Least time over which alarms are counted; the most is a day.
+HOUR_SECONDS = 3_600.0
+#: Days in which a machine has one alarm, if these are as rare as faults, and of which the furthest machine is
+#: remembered; and the chance below which there are too many alarms of a fleet within a day. A guess.
+DAYS_AN_ALARM = 30
 UNLIKELY = 1e-3
 #: Least number of machines that are too many.
 FEW_ALARMS = 3
-#: Days of which the furthest machine is remembered.
-REMEMBERED_DAYS = 30
-#: Most confidence in a machine that is further away than others were, where that is all that is known.
-MOST_CONFIDENCE = 0.5
+#: Most confidence in a machine that is further away than others were, where that is all that is known: as in one that
+#: is barely flagged.
+MOST_CONFIDENCE = 1 - WRONG_BY_METRICS
 
 
 @dataclass(slots=True)
@@ -45,7 +45,7 @@ class AlarmBound:
     #: Machines of each of the last rounds.
     _recent: deque[set[str]] = field(default_factory=lambda: deque(maxlen=END_ROUNDS))
     #: Day, and the furthest score of it.
-    _furthest: deque[tuple[int, float]] = field(default_factory=lambda: deque(maxlen=REMEMBERED_DAYS))
+    _furthest: deque[tuple[int, float]] = field(default_factory=lambda: deque(maxlen=DAYS_AN_ALARM))
 
     def admitted(
         self, found: Sequence[SlowWorker], ongoing: Collection[str], *, machines: int, at: float

@@ -20,6 +20,7 @@ from dask_efficiency.accounts.buckets import Bucket
 from dask_efficiency.accounts.cluster.account import place
 from dask_efficiency.accounts.intake import fitting
 from dask_efficiency.accounts.sensors import GPU_SENSORS, HOST_SENSORS, gpu_sensors
+from dask_efficiency.fleet.outliers.block_signals import BLOCK_SAMPLES, BLOCK_SECONDS
 from dask_efficiency.fleet.outliers.metric_series import METRICS, MIN_BUSY, REACH_SECONDS, MetricSeries, Values, filled
 from dask_efficiency.fleet.scheduler.outlier_watch import OutlierWatch
 from dask_efficiency.plugin.guard import MAX_REASON
@@ -35,8 +36,8 @@ if TYPE_CHECKING:
     from distributed.scheduler import WorkerState
 
 
-#: Seconds between two samples: a heartbeat of a cluster of 800 workers. The outlier detector averages three.
-STEP_SECONDS = 5.0
+#: Seconds between two samples: a heartbeat of a cluster of 800 workers. The outlier detector averages a block of them.
+STEP_SECONDS = BLOCK_SECONDS / BLOCK_SAMPLES
 #: Samples of a worker that there is room for at first; more as they come, which are few where heartbeats are far apart.
 FIRST_SAMPLES = 16
 

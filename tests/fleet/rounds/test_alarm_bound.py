@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 
 from dask_efficiency.accounts.slow_worker import Cause, SlowWorker
-from dask_efficiency.fleet.rounds.alarm_bound import DAY_SECONDS, MOST_CONFIDENCE, AlarmBound, at_least
+from dask_efficiency.fleet.rounds.alarm_bound import MOST_CONFIDENCE, AlarmBound, at_least
 from dask_efficiency.fleet.rounds.rounds import FindingChange, Rounds
+from dask_efficiency.straggler.retirements import DAY_SECONDS
 
 EVERY = 480.0
 A_DAY = round(DAY_SECONDS / EVERY)
