@@ -1,7 +1,8 @@
 """Constants that were chosen on data, halved and doubled: one that changes no figure of that data is not needed.
 
 ``python -m benchmarks.studies.halved_and_doubled [MODULE ...]`` prints, for each numeric constant of a module, the
-figures of the data that its rules were chosen on, with half and with twice of it, where they are others.
+figures of the data that its rules were chosen on, with half and with twice of it, where they are others. Those of
+detectors of slow workers are ``benchmarks.who_is_slow``'s on tuning seeds, and take some minutes a module.
 """
 
 from __future__ import annotations
@@ -10,13 +11,16 @@ import argparse
 import contextlib
 import importlib
 import io
+import os
+import sys
 from collections.abc import Callable
-from functools import cache
+from functools import cache, partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from benchmarks import history, time_left
+from benchmarks import history, time_left, who_is_slow
 from dask_efficiency import load_trace
 from docs.constants import PACKAGE, constants_of
 
@@ -24,7 +28,7 @@ DATA = PACKAGE.parent / "tests" / "data"
 #: Simulated histories of each kind.
 HISTORIES = 60
 
-Figures = dict[str, int]
+Figures = dict[str, int | float | str]
 
 
 @cache
@@ -48,7 +52,23 @@ def of_histories() -> Figures:
     return found | {f"{rise:.0%}": history.with_a_change(rng, rise, HISTORIES) for rise in (0.1, 0.2, 0.31)}
 
 
+def of_slow_workers(part: str) -> Figures:
+    """Who is slow, on tuning seeds."""
+    data = Path(os.environ.get("STRAGGLER_DATA", "../shared/data"))
+    found = who_is_slow.PARTS[part](data, True)
+    return {figure.name: figure.value for figure in found if "CPU seconds" not in figure.name}
+
+
+#: Modules of detectors of slow workers, by the part of ``who_is_slow`` that judges them.
+DETECTORS = {
+    "tasks": ("straggler.score", "straggler.observations", "straggler.disk"),
+    "heartbeats": ("straggler.live_score", "straggler.prefixes", "straggler.processes", "straggler.transfers"),
+    "metrics": ("fleet.outliers.block_signals", "fleet.outliers.departures", "fleet.outliers.outliers"),
+    "measurements": ("preflights.judge.alone", "preflights.judge.links", "preflights.judge.readings"),
+}
+
 JUDGED: dict[str, Callable[[], Figures]] = {
+    **{name: partial(of_slow_workers, part) for part, names in DETECTORS.items() for name in names},
     "accounts.cluster.time_left": of_time_left,
     "histories.change_points": of_histories,
     "histories.history": of_histories,
@@ -77,15 +97,19 @@ def main() -> None:
         source = (PACKAGE / f"{name.replace('.', '/')}.py").read_text(encoding="utf-8")
         for constant in constants_of(source, name):
             value, said = getattr(module, constant.name), []
+            loaded = [one for name, one in sys.modules.items() if name.startswith("dask_efficiency")]
+            holders = [one for one in loaded if vars(one).get(constant.name) is value]
             for factor in (0.5, 2.0):
-                setattr(module, constant.name, changed(value, factor))
+                for holder in holders:
+                    setattr(holder, constant.name, changed(value, factor))
                 try:
                     found = figures(judge)
                 except Exception as error:  # one that rules do without is no answer
                     said.append(f"{factor:g} times: {type(error).__name__}: {error}")
                     continue
                 finally:
-                    setattr(module, constant.name, value)
+                    for holder in holders:
+                        setattr(holder, constant.name, value)
                 others = {what: number for what, number in found.items() if number != usual[what]}
                 said += [f"{factor:g} times: {others}"] if others else []
             print(f"  {constant.name} = {constant.value}: {'; '.join(said) or 'nothing changes'}", flush=True)

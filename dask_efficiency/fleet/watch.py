@@ -32,7 +32,7 @@ LATE_SECONDS = 60.0
 #: that each is told once, beyond which nobody is told. Bounds memory.
 MAX_KEPT = 1_000
 
-#: Most windows of the past that are judged in the first round.
+#: Most windows of the past that are judged in the first round. Bounds time.
 MAX_REHEARSED = 8
 
 #: Sources of a watch's metrics.

@@ -19,7 +19,7 @@ from dask_efficiency.straggler.causes import BY_WAITING, IN_CODE, OPEN
 MIN_EXCESS = 0.1
 #: Buckets of tasks that succeeded. Waiting is a part of their sum.
 WORKED = (*GOOD, Bucket.THREAD_NONCPU, Bucket.SPILL, Bucket.OVERHEAD)
-#: Factor by which older intervals count less with each new one: half after half a minute of 2.5 s intervals.
+#: Factor by which older intervals count less with each new one: half after half a minute of 2.5 s intervals. A guess.
 KEPT = 0.95
 
 _WAITING = [cause_name(Bucket.THREAD_NONCPU, cause) for cause in CAUSES[Bucket.THREAD_NONCPU] if cause != UNKNOWN]

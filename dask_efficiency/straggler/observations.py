@@ -16,7 +16,7 @@ from dask_efficiency.straggler.signals import FINISHED, GIANT, MIN_TRANSFER_BYTE
 MIN_SHARE = 0.02
 #: Seconds of wait for the disk below which it counts as none: kernels count in hundredths or tenths.
 IO_WAIT_SECONDS = 0.1
-#: Assumed resolution of clocks, in seconds.
+#: Assumed resolution of clocks, in seconds. A guess.
 CLOCK_SECONDS = 1e-3
 
 
@@ -138,7 +138,7 @@ FEW_GIANTS = 0.1
 
 #: Least deviation from a worker's median, as a logarithm, that differences are winsorised in multiples of.
 MIN_SPREAD = math.sqrt(NOISE)
-#: Greatest power of its size by which a task's time grows: beyond n log n, short of n squared.
+#: Greatest power of its size by which a task's time grows: beyond n log n, short of n squared. A guess.
 MAX_POWER = 1.5
 
 

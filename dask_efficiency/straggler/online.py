@@ -26,7 +26,7 @@ from dask_efficiency.straggler.transfers import TransferComparison
 #: calls take some time each. ``benchmarks.stragglers_cost`` measures it.
 MAX_A_POLL = 4_000
 PIECE_COST = 400
-#: Past findings kept.
+#: Past findings kept. Bounds memory.
 MAX_PAST = 200
 
 

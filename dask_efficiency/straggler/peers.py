@@ -116,6 +116,7 @@ Places = NDArray[np.intp]
 #: Least number of workers to compare: of two, either may be the slow one.
 MIN_PEERS = 3
 #: Variance that is assumed of the logarithm of a time, among tasks, launches or transfers that are alike: 0.2 squared.
+#: A guess.
 NOISE = 0.04
 #: Standard deviation of a normal distribution over its median absolute deviation, and over its mean absolute one.
 MAD_TO_DEVIATION = 1 / NormalDist().inv_cdf(0.75)
@@ -177,7 +178,7 @@ def healthy_spread(values: Floats, about: float | None = None) -> float:
     return float(np.sqrt(np.mean(better * better)))
 
 
-#: Bound on the present spread of healthy workers, in multiples of the usual one.
+#: Bound on the present spread of healthy workers, in multiples of the usual one. A guess.
 MAX_SPREAD = 3.0
 
 

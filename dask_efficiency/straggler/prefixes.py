@@ -35,10 +35,11 @@ MIN_PART = 0.1
 MIN_SHARE = 0.8
 
 #: Variance of the logarithm of a prefix's sizes above which larger inputs are expected to take longer: sizes of half
-#: and twice the median give 0.24.
+#: and twice the median give 0.24. A guess.
 MIN_SIZE_VARIANCE = 0.1
 
 #: Tasks that the assumed variance of the logarithm of a task's seconds is worth, and the most variance that counts.
+#: Guesses.
 USUAL_TASKS = 2.0
 MAX_NOISE = 2.0
 #: Intervals before a worker's own history counts; a guess.

@@ -108,7 +108,7 @@ MIN_KINDS = 2
 OF_ALL_TASKS = 0.5
 #: Levels this close to 0 are 0: anything from what rounding makes of 0 to the least difference that matters would do.
 ROUNDING = 1e-9
-#: The spread of n workers is widened by this over n.
+#: The spread of n workers is widened by this over n. A guess.
 FEW = 3.0
 
 #: The tail is how far the furthest healthy worker of a run comes, as a share of what flags one among normal numbers.
@@ -118,9 +118,9 @@ FEW = 3.0
 TAIL_MEAN = -0.5
 TAIL_SPREAD = 0.25
 TAIL_RUNS = 4
-#: Number of signals in the limit that tails are a share of.
+#: Number of signals in the limit that tails are a share of. A guess.
 TAIL_SIGNALS = 5
-#: Least share of workers that must be healthy.
+#: Least share of workers that must be healthy. A guess.
 MIN_HEALTHY = 0.2
 
 

@@ -33,7 +33,7 @@ MAX_PREFIXES = 50
 MAX_SENDERS = 16
 MAX_RUNNING = 16
 
-#: Weight with which the usual size follows each task.
+#: Weight with which the usual size follows each task. A guess.
 SIZE_LEARNING = 0.125
 #: Shorter times are mostly the clock's own.
 MIN_WALL_SECONDS = 1e-4

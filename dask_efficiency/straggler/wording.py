@@ -18,7 +18,7 @@ LONG_TASK = (
 
 #: Ratio of its input's size to the others' from which a finding mentions it; a guess.
 SIZES_DIFFER = 2.0
-#: Least share of a task's time during which nothing else ran that its finding mentions.
+#: Least share of a task's time during which nothing else ran that its finding mentions. A guess.
 ALONE = 0.05
 
 

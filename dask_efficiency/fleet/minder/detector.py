@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 #: Samples of a window, as in the paper.
 WINDOW_SAMPLES = 8
-#: Most windows of a run that are looked at: of a longer run every second one, every third, and so on.
+#: Most windows of a run that are looked at: of a longer run every second one, every third, and so on. Bounds time.
 MAX_WINDOWS = 1000
 #: Score from which a worker is an outlier: the noise of distances, which are positive, has a longer tail than that of
 #: metrics, and a burst of three minutes would count at 0.8. F1 on tuning seeds is .90 with

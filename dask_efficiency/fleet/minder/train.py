@@ -25,7 +25,7 @@ LATENTS = 8
 #: Windows of a step, and learning rate of Adam; guesses that train in 800 steps.
 _BATCH = 256
 _RATE = 1e-2
-#: Weight of the divergence of the latents from a normal distribution; the paper does not give its own.
+#: Weight of the divergence of the latents from a normal distribution; the paper does not give its own. A guess.
 _DIVERGENCE = 1e-4
 
 

@@ -22,18 +22,18 @@ from dask_efficiency.straggler.peers import MAD_TO_DEVIATION, MEAN_TO_DEVIATION,
 #: Length of a block in seconds, the usual scrape interval of Prometheus, and its least number of samples.
 BLOCK_SECONDS = 15.0
 BLOCK_SAMPLES = 3
-#: Workers that the median at an instant is taken of; of more, this many are taken evenly.
+#: Workers that the median at an instant is taken of; of more, this many are taken evenly; bounds time.
 MAX_PEERS = 129
 
 #: Noise below this share of the least change that matters counts as that much, so that no metric that is nearly
-#: constant swings.
+#: constant swings. A guess.
 _MIN_NOISE = 0.15
 
 #: Least change that matters of a logarithm of variances, or of squared changes: swings and movement 1.4 times as large,
 #: or as small. Where most swings are below what is noticed, they hardly differ, and the least of them would seem far.
 _MIN_LOG = math.log(2)
 
-#: Quantile of a metric's level that counts as its usual one: below it lie blocks in which a job has halted.
+#: Quantile of a metric's level that counts as its usual one: below it lie blocks in which a job has halted. A guess.
 _USUAL_LEVEL = 0.75
 #: Share of a metric's mean size that its usual level is at least: a metric that is 0 nearly always has changes, too,
 #: that do not matter. A guess.
@@ -114,7 +114,7 @@ class BlockSignals:
 
 #: Share of the strongest signal below which a signal is no evidence; a guess.
 MIN_WEIGHT = 0.3
-#: Most signals of a finding.
+#: Most signals of a finding. A guess.
 MAX_EVIDENCE = 5
 
 

@@ -24,10 +24,10 @@ CONTINUITY_SECONDS = 270.0
 #: usual spread of all workers counts for as many, where a worker's own is known from a few.
 USUAL_BLOCKS = CONTINUITY_SECONDS / BLOCK_SECONDS
 
-#: Least number of blocks in a worker's past.
+#: Least number of blocks in a worker's past. A guess.
 MIN_PAST_BLOCKS = 4
 
-#: Chance that a stretch of a signal is beyond by itself; see :func:`few_blocks`.
+#: Chance that a stretch of a signal is beyond by itself; see :func:`few_blocks`. A guess.
 _CHANCE = 1e-4
 
 #: Most deviations, and most times a level of the past, that count: a metric that is 0 nearly always has next to no

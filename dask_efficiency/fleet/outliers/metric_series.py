@@ -101,7 +101,7 @@ METRICS = {name: replace(metric, cause=BY_METRIC.get(name)) for name, metric in 
 
 #: Assumed for metrics outside the table.
 _UNKNOWN = Metric()
-#: A sample also counts for instants at most this many steps, or seconds, away.
+#: A sample also counts for instants at most this many steps, or seconds, away. A guess.
 REACH_STEPS = 5
 REACH_SECONDS = 30.0
 #: Share of busy time below which a heartbeat says too little about the work; a guess.

@@ -31,9 +31,9 @@ if TYPE_CHECKING:
     import pandas as pd
 
 #: Machines that become outliers within so many seconds of each other have a fault in common, as those behind a switch,
-#: however strong it is on each: a block. A faulty machine slows its peers: those that become outliers later, within the
-#: second time, are its victims; a guess.
+#: however strong it is on each: a block.
 TOGETHER_SECONDS = BLOCK_SECONDS
+#: A faulty machine slows its peers: those that become outliers later, within so many seconds, are its victims; a guess.
 FOLLOW_SECONDS = 120.0
 
 #: As many workers, or the share of a fleet that is retired at most, may be at fault at once, and the others are their
@@ -256,7 +256,7 @@ def _mean(values: Values) -> Values:
 
 #: Samples are averaged over this many seconds, if they are closer: a block has its least number of them.
 STEP_SECONDS = BLOCK_SECONDS / BLOCK_SAMPLES
-#: Seconds that a fault may take until it shows in full.
+#: Seconds that a fault may take until it shows in full. A guess.
 _RAMPS = (5.0, 15.0, 30.0, 45.0, 60.0)
 #: Seconds before and after a guess that an onset is compared with; it is searched in the nearer half of them. A guess.
 _COMPARED_SECONDS = 150.0
@@ -335,11 +335,11 @@ FAR, FEW_PEERS = 2.5, 8
 
 #: Workers that may be unlike the others from the start, at most; a guess.
 MOST_AT_FAULT = 3
-#: Metrics in which a worker must be unlike its peers: one alone may be a disk that is full and unused.
+#: Metrics in which a worker must be unlike its peers: one alone may be a disk that is full and unused. A guess.
 METRICS_UNLIKE = 2
 
 #: The median squared change of the peers, in multiples of the least that counts, from which on a metric follows the
-#: work: what does not move, as memory that is allocated once, differs between healthy workers for good.
+#: work: what does not move, as memory that is allocated once, differs between healthy workers for good. A guess.
 MOVES = 4.0
 
 #: Share of findings that are wrong that are barely flagged: more than where a worker's past is known. A guess on the

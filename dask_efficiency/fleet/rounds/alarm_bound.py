@@ -18,13 +18,13 @@ from dask_efficiency.accounts.slow_worker import WRONG_BY_METRICS, SlowWorker
 from dask_efficiency.fleet.rounds.rounds import END_ROUNDS, format_instant
 from dask_efficiency.straggler.retirements import DAY_SECONDS
 
-#: Least time over which alarms are counted; the most is a day.
+#: Least time over which alarms are counted; the most is a day. A guess.
 HOUR_SECONDS = 3_600.0
 #: Days in which a machine has one alarm, if these are as rare as faults, and of which the furthest machine is
 #: remembered; and the chance below which there are too many alarms of a fleet within a day. A guess.
 DAYS_AN_ALARM = 30
 UNLIKELY = 1e-3
-#: Least number of machines that are too many.
+#: Least number of machines that are too many. A guess.
 FEW_ALARMS = 3
 #: Most confidence in a machine that is further away than others were, where that is all that is known: as in one that
 #: is barely flagged.

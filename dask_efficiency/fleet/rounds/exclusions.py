@@ -14,8 +14,9 @@ from dask_efficiency.accounts.slow_worker import SlowWorker
 from dask_efficiency.fleet.outliers.metric_series import MetricSeries
 
 #: Most machines, or metrics, that a round goes on without, and never half of them: with more that fail it is given up.
+#: A guess.
 MOST_LEFT_OUT = 3
-#: Characters of an error's text.
+#: Characters of an error's text. A guess.
 _SHOWN = 200
 
 #: Finds machines of a window that are unlike their peers; the second series, if any, is from just before it.

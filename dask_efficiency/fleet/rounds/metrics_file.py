@@ -28,7 +28,7 @@ READY = ("node", "dcgm", "dask-efficiency")
 STEP_SECONDS = 15.0
 #: Default of the label with the machine's name.
 MACHINE = "instance"
-#: Most metrics of a file; each takes a query.
+#: Most metrics of a file; each takes a query. A guess.
 MAX_METRICS = 100
 
 _DIRECTIONS = {"more": 1, "less": -1, "either": 0}

@@ -15,7 +15,7 @@ from dask_efficiency.accounts.slow_worker import SlowWorker
 from dask_efficiency.show.figures import harmless
 from dask_efficiency.straggler.wording import as_finding
 
-#: Rounds in a row without a finding after which it has ended: one near a threshold comes and goes.
+#: Rounds in a row without a finding after which it has ended: one near a threshold comes and goes. A guess.
 END_ROUNDS = 2
 
 
@@ -77,7 +77,7 @@ class Rounds:
 ALERT = "DaskEfficiencyMachineFinding"
 #: Version of the webhook's body, as Alertmanager numbers it.
 WEBHOOK_VERSION = "4"
-#: Most signals that a line names.
+#: Most signals that a line names. A guess.
 _SHOWN = 3
 #: Alertmanager's value for an end that is not there yet.
 _NO_END = "0001-01-01T00:00:00Z"

@@ -16,7 +16,7 @@ from dask_efficiency.plugin.guard import Guard
 from dask_efficiency.show.log import logger
 from dask_efficiency.straggler.online import MAX_PAST, PastFinding
 
-#: Seconds between the starts of two looks, and length of the window that they judge.
+#: Seconds between the starts of two looks, and length of the window that they judge. Guesses.
 EVERY_SECONDS = 60.0
 WINDOW_SECONDS = 900.0
 

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 #: Seconds between two samples: a heartbeat of a cluster of 800 workers. The outlier detector averages a block of them.
 STEP_SECONDS = BLOCK_SECONDS / BLOCK_SAMPLES
 #: Samples of a worker that there is room for at first; more as they come, which are few where heartbeats are far apart.
+#: A guess.
 FIRST_SAMPLES = 16
 
 

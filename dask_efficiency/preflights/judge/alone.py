@@ -97,9 +97,9 @@ def _compared(component: Component, readings: Mapping[str, Reading]) -> dict[str
     return by_address
 
 
-#: Measurements in turns with a good worker, next to each other in time, that settle whether a worker is slow.
+#: Measurements in turns with a good worker, next to each other in time, that settle whether a worker is slow. A guess.
 PAIRS = 5
-#: Two turns are enough if the worker takes this many times as long in each, and did when it was suspected.
+#: Two turns are enough if the worker takes this many times as long in each, and did when it was suspected. A guess.
 MUCH_SLOWER = 2.0
 
 

@@ -13,6 +13,7 @@ from dask_efficiency.preflights.judge.readings import MIN_LATENCY_SECONDS, THRES
 from dask_efficiency.straggler.peers import THREE_SIGMA, healthy_spread
 
 #: Slow pairs, none of them fast, that make a worker slow, if it finds as many partners; of two, one may be chance.
+#: A guess.
 SLOW_PAIRS = 3
 #: Other suspects that a suspect meets at most; and good workers, at least, with which those in doubt after a first look
 #: are measured, so that their fastest half is a reference. A guess.

@@ -21,7 +21,7 @@ class Pair(NamedTuple):
 #: Pairs of a first look: everybody takes part in its rounds until there are so many, as few pairs may hide that most
 #: are slow, or a slow path. Four workers all meet; from twelve on one round is enough.
 FIRST_PAIRS = 6
-#: Most rounds. Later ones are for workers not settled yet, and for slow paths.
+#: Most rounds. Later ones are for workers not settled yet, and for slow paths. Bounds time.
 MAX_ROUNDS = 8
 
 Turn = TypeVar("Turn", bound=Hashable)
