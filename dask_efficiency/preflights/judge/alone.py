@@ -9,9 +9,10 @@ from statistics import median
 
 import numpy as np
 
+from dask_efficiency.accounts.slow_worker import Evidence
 from dask_efficiency.preflights.judge.links import median_of_fastest
 from dask_efficiency.preflights.judge.readings import ALONE, THRESHOLD, TWICE, Component, Reading, Subject
-from dask_efficiency.straggler.peers import MIN_PEERS, THREE_SIGMA, healthy_spread
+from dask_efficiency.straggler.peers import MIN_PEERS, THREE_SIGMA, beside_peers, healthy_spread
 
 #: Ratio from which a worker is measured again, and below which a turn speaks for it: less than what is slow, as a first
 #: look has one repetition. Of 1.15, 1.2 and 1.25 the fastest that finds as many workers 1.5 times as slow as three
@@ -23,31 +24,31 @@ SUSPICIOUS = 1.2
 class WorkerComparison:
     """A worker in one component, compared with its peers."""
 
-    #: Ratio of its time to the median of the fastest half; infinite if it failed. After measurements in turns with good
-    #: workers, the median of these ratios.
-    ratio: float
-    #: Least, median and highest ratio of the peers.
-    low: float
-    median: float
-    high: float
-    #: Logarithm of the ratio in units of the spread of healthy workers.
-    z: float
-    #: True if it is slow by those turns; None without any, or with too few.
+    #: Its ratio, as below, with those of its peers, and its logarithm in units of the spread of healthy workers.
+    evidence: Evidence
+    #: True if it is slow by turns with good workers; None without any, or with too few.
     confirmed: bool | None = None
+
+    @property
+    def ratio(self) -> float:
+        """Ratio of its time to the median of the fastest half, or to good workers' in turns; infinite if it failed."""
+        return self.evidence.value
 
     @property
     def seems_slow(self) -> bool:
         """True if the worker is to be measured again, and in turns with good workers, before it is named."""
-        return self._is_beyond(SUSPICIOUS) and self.z > 0 and math.isfinite(self.ratio)
+        return self._is_beyond(SUSPICIOUS) and self.evidence.z > 0 and math.isfinite(self.ratio)
 
     @property
     def is_slow(self) -> bool:
         """True if it is slow enough to be named."""
-        return self.confirmed if self.confirmed is not None else self._is_beyond(THRESHOLD) and self.z >= THREE_SIGMA
+        if self.confirmed is not None:
+            return self.confirmed
+        return self._is_beyond(THRESHOLD) and self.evidence.z >= THREE_SIGMA
 
     def _is_beyond(self, bound: float) -> bool:
         """True if it is slower than most peers too: nobody is slow because one is very fast."""
-        return self.ratio >= bound and self.ratio / self.median >= bound
+        return self.ratio >= bound and self.ratio / self.evidence.peers >= bound
 
 
 def compare_alone(subjects: Iterable[Subject]) -> dict[str, dict[Component, WorkerComparison]]:
@@ -84,16 +85,15 @@ def _compared(component: Component, readings: Mapping[str, Reading]) -> dict[str
     if not 0 < reference < math.inf:  # a failure everywhere is no worker's fault
         return {}
     scale = math.hypot(np.nan_to_num(healthy_spread(np.log(np.divide(known, reference)), 0.0)), component.spread)
+    ratios = np.divide(list(seconds.values()), reference)
+    z = np.log(ratios) / scale if len(seconds) >= MIN_PEERS else np.zeros(len(ratios))
     by_address = {}
-    for address, value in seconds.items():
-        peers = sorted(other / reference for name, other in seconds.items() if name != address)
-        ratio = value / reference
-        z = (math.log(ratio) if math.isfinite(ratio) else math.inf) / scale if len(seconds) >= MIN_PEERS else 0.0
-        low, middle, high = (peers[0], peers[len(peers) // 2], peers[-1]) if peers else (math.nan,) * 3
-        comparison = WorkerComparison(ratio, low, middle, high, z)
-        if turns := readings[address].beside:
-            comparison = replace(comparison, ratio=median(turns), confirmed=is_confirmed(ratio, turns))
-        by_address[address] = comparison
+    for who, (address, reading) in enumerate(readings.items()):
+        evidence = beside_peers(str(component), ratios, who, z=float(z[who]), tasks=reading.count)
+        by_address[address] = WorkerComparison(evidence)
+        if turns := reading.beside:
+            in_turns = replace(evidence, value=median(turns))
+            by_address[address] = WorkerComparison(in_turns, is_confirmed(evidence.value, turns))
     return by_address
 
 

@@ -56,7 +56,8 @@ def judge(subjects: Sequence[Subject], links: Iterable[MeasuredPairs], *, at: fl
         if subject.address in in_pairs:
             ratios = in_pairs[subject.address] or dict.fromkeys((Component.SEND, Component.RECEIVE), math.inf)
             unknown = math.nan
-            slow |= {name: WorkerComparison(ratio, unknown, 1.0, unknown, unknown) for name, ratio in ratios.items()}
+            for name, ratio in ratios.items():
+                slow[name] = WorkerComparison(Evidence(str(name), ratio, 1.0, unknown, unknown, unknown, 1))
         if slow:
             findings.append(_finding(subject, slow, shares, at))
     return tuple(sorted(_by_host(findings, subjects), key=lambda finding: -finding.score))
@@ -71,20 +72,7 @@ def _finding(
     if name in waiting:
         cause = Cause.GIL if name is Component.PYTHON else Cause.CONTENTION
     score = math.log(ratio) / math.log(THRESHOLD) if math.isfinite(ratio) else math.inf
-    evidence = []
-    for component in sorted(slow, key=lambda component: (component != name, -slow[component].ratio)):
-        comparison, count = slow[component], subject.readings[component].count if component in subject.readings else 1
-        evidence.append(
-            Evidence(
-                str(component),
-                comparison.ratio,
-                comparison.median,
-                comparison.low,
-                comparison.high,
-                comparison.z,
-                count,
-            )
-        )
+    order = sorted(slow, key=lambda component: (component != name, -slow[component].ratio))
     return SlowWorker(
         worker=subject.name,
         host=subject.host,
@@ -93,7 +81,7 @@ def _finding(
         confidence=confidence_of(score, wrong=WRONG_BY_PREFLIGHT),
         since=at,
         effect=finite(ratio),
-        evidence=tuple(evidence),
+        evidence=tuple(slow[component].evidence for component in order),
     )
 
 
