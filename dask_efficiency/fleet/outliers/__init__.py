@@ -34,9 +34,9 @@ difference from *the others*, and stays away for minutes. This folder answers fo
    blocks but the 15 % nearest to the past. A burst, however high, keeps none. The squares of all signals are added up.
 5. *Scores.* The root of the largest sum, over ``limit(signals x workers)``. Above 0.8 a
    worker is an outlier.
-6. *Culprits.* Who has half of the highest score, and outliers that begin within 15 s of one who has: they have a fault
-   in common, however strong it is on each. The onset of each is fitted to its strongest signals. Who begins later,
-   within two minutes, is a victim. If more than two are left, and more than a quarter of the group, the
+6. *Culprits.* Who has half of the highest score; and half of that half, if it begins within 15 s of one who has: they
+   have a fault in common. The onset of each is fitted to its strongest signals. Who begins later, within two minutes,
+   is a victim. If more than two are left, and more than a quarter of the group, the
    job treats machines unlike each other, and nobody is named.
 
 **States of a past.** "Away" needs a where-from, and what is known of that differs from worker to worker:
@@ -96,6 +96,8 @@ no departure with a lower score is named beside it: it may be the consequence.
 - *Levels and swings only.* A process that hangs, or an exporter that is stuck, often stays at its own mean.
 - *The mean of squared changes* as movement, which does not tell a few large changes, of a slow clock, from many. And
   changes from one sample to the next: an exporter may be refreshed only every 15 s, so they are over a block.
+- *Naming all that begin with the strongest*: of four of 64 machines at fault F1 is .92 in place of .87, but in 240
+  windows of the third generator of the benchmarks 22 victims are named in place of 12.
 - *The spread of the peers* as the measure from the start: some healthy machines differ lastingly by much, and the
   largest of them, not the usual one, is what a fault must exceed.
 - *The window's own noise alone.* One in which the job has halted is quieter than what came before, and then small

@@ -37,7 +37,7 @@ MAX_DEVIATIONS = 1e6
 #: Deviations of its mean below which a stretch is not looked at any closer; saves time.
 _MIN_MEAN = 1.5
 #: Most deviations that a block counts in that first look, and a step in the search for an onset; a guess.
-MAX_CLIPPED = 5.0
+MAX_CLIPPED = 10.0
 
 
 @dataclass(frozen=True, slots=True)

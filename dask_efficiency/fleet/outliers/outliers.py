@@ -30,8 +30,8 @@ from dask_efficiency.straggler.retirements import RETIRE_SHARE
 if TYPE_CHECKING:
     import pandas as pd
 
-#: Machines that become outliers within so many seconds of each other have a fault in common, as those behind a switch,
-#: however strong it is on each: a block.
+#: Machines that become outliers within so many seconds of each other have a fault in common, as those behind a switch:
+#: a block.
 TOGETHER_SECONDS = BLOCK_SECONDS
 #: A faulty machine slows its peers: those that become outliers later, within so many seconds, are its victims; a guess.
 FOLLOW_SECONDS = 120.0
@@ -81,9 +81,9 @@ def find_outliers(
         Time for which a worker must be an outlier, and share of it, in (0, 1]. By default about four minutes of four
         and a half.
     dominance
-        Workers that score less than this share of the highest score are taken for its victims, in [0, 1], unless they
-        become outliers within 15 seconds of one that does not: then they have a fault in common. Those that become
-        outliers later, within two minutes after another worker, are its victims, too.
+        Workers that score less than this share of the highest score are taken for its victims, in [0, 1]. Of those that
+        become outliers within 15 seconds of one that scores as much, this share of the share is enough: they have a
+        fault in common. Those that become outliers later, within two minutes after another worker, are victims, too.
     same_work
         Whether comparable workers do the same work, as in training. Then a worker without a history is also found if
         it is further from the others from the beginning, in two metrics at least, than any of these by far; with a
@@ -199,13 +199,14 @@ def _without_history(series: MetricSeries, history: MetricSeries | None) -> set[
 
 def culprits(found: OutlierScores, *, threshold: float, dominance: float) -> Places:
     """Outliers that are nobody's victims; see :func:`find_outliers`."""
-    named = np.flatnonzero(found.scores > threshold)
+    highest = found.scores.max(initial=0)
+    named = np.flatnonzero((found.scores > threshold) & (found.scores >= dominance**2 * highest))
     if len(named) < 2:
         return named
     series = found.signals.series
     at = _onsets(found, named)
     together = max(TOGETHER_SECONDS, 1.5 * series.step_seconds)
-    strong = found.scores[named] >= dominance * found.scores.max()
+    strong = found.scores[named] >= dominance * highest
     in_common = (np.abs(at[:, None] - at[None, strong]) <= together) & (at > 0)[:, None]
     kept = np.flatnonzero(strong | in_common.any(axis=1))
     culprit = independent(at[kept], together=together, follow=FOLLOW_SECONDS)
