@@ -98,9 +98,9 @@ preflights none, and in 3 of 91 finished runs.
 from __future__ import annotations
 
 import math
+import statistics
 from collections.abc import Iterator
 from dataclasses import dataclass
-from statistics import NormalDist
 from typing import TypeVar
 
 import numpy as np
@@ -119,7 +119,7 @@ MIN_PEERS = 3
 #: A guess.
 NOISE = 0.04
 #: Standard deviation of a normal distribution over its median absolute deviation, and over its mean absolute one.
-MAD_TO_DEVIATION = 1 / NormalDist().inv_cdf(0.75)
+MAD_TO_DEVIATION = 1 / statistics.NormalDist().inv_cdf(0.75)
 MEAN_TO_DEVIATION = math.sqrt(math.pi / 2)
 #: Standard deviations within which 19 of 20 normal numbers are, and beyond which one in 700 is, on one side. Who is
 #: within two is like the others; a number beyond three is clipped, or is far.
@@ -201,9 +201,9 @@ def limit(comparisons: int, *, named: int = 0) -> float:
 
 def beside_peers(signal: str, figures: Floats, who: int, *, z: float, tasks: int) -> Evidence:
     """Figure of a worker, with the median, the least and the most of its peers; NaN are left out."""
-    others = np.delete(figures, who)
-    others = others[np.isfinite(others)]
-    low, middle, high = np.quantile(others, (0, 0.5, 1)).tolist() if len(others) else (math.nan,) * 3
+    # Quicker than NumPy's among few, of which a preflight compares many.
+    others = sorted(figure for i, figure in enumerate(figures.tolist()) if i != who and math.isfinite(figure))
+    low, middle, high = (others[0], statistics.median(others), others[-1]) if others else (math.nan,) * 3
     return Evidence(signal, float(figures[who]), middle, low, high, z, tasks)
 
 
