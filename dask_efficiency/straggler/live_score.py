@@ -27,7 +27,8 @@ PERSISTENT = 0.8
 CLEARED = 0.5
 
 #: The limit of z in units of sqrt(2 ln(workers x signals)), as far as chance brings one of them. Above 1, because
-#: spreads are estimated from few workers. A guess.
+#: spreads are estimated from few workers: with 1.0 chance brings twice to nine times as many, and nobody more is found
+#: (measured: ``benchmarks.who_is_slow heartbeats --tuning``).
 SENSITIVITY = 1.1
 
 #: By signal, the least residual of a slow worker, and the least spread that is assumed.

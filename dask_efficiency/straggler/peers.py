@@ -67,7 +67,7 @@ preflights none, and in 3 of 91 finished runs.
 - *The spread below the median* for a metric over time, in place of its median absolute deviation: .92 becomes .81, as
   bursts go both ways, and are no slowness.
 - *When it began* by sums above half of the level, as for finished runs, in place of a change fitted to the strongest
-  metrics: with three of 48 machines at fault at once .82 becomes .74, as faults come within a minute, and ten seconds
+  metrics: with three of 48 machines at fault at once .82 becomes .74, as faults come within a minute, and 15 seconds
   tell a common fault from a consequence.
 - *The median as the reference* of a preflight, in place of that of the fastest half: of 40 links 1.3 times as slow it
   names 3 in place of 9; and *a limit for many comparisons*, 3.7 among 1000, in place of 3 spreads, names none. What
