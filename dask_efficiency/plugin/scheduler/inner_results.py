@@ -15,6 +15,8 @@ from dask.utils import key_split
 
 #: Results of which it is kept that they were asked for, as 64-bit hashes: about 25 MB when full.
 MAX_KEYS = 250_000
+#: Tasks of a graph that are looked into, of more those of some chunks: at most .1 s of the scheduler's event loop.
+MAX_TASKS = 10_000
 #: Function of fused tasks, which computes a graph of their steps; and what stands before each index in the name of a
 #: step that Blockwise fused.
 _OF_FUSED = getattr(_task_spec, "_execute_subgraph", object())
@@ -41,8 +43,10 @@ class InnerResults:
 
     def asked(
         self, tasks: Mapping[Any, Any], computed: Mapping[int, int], opened: int
-    ) -> Iterator[tuple[Any, list[InnerResult]]]:
+    ) -> Iterator[tuple[Any, int, list[InnerResult]]]:
         """Note the tasks of a graph, by key what each of them computes; list those with results of earlier graphs.
+
+        Each comes with the number of tasks for which it stands.
 
         Parameters
         ----------
@@ -54,8 +58,11 @@ class InnerResults:
             Number of windows that have opened.
         """
         known, new = self._asked, dict[int, int]()
-        for key, spec in tasks.items():
-            if getattr(spec, "func", None) is not _OF_FUSED or (own := hash(key)) in known:
+        fused = [(key, spec) for key, spec in tasks.items() if getattr(spec, "func", None) is _OF_FUSED]
+        # The chunks of one graph of so many are among those of another of fewer.
+        every = 1 << ((len(fused) - 1) // MAX_TASKS).bit_length() if fused else 1
+        for key, spec in fused:
+            if (every > 1 and hash(key[1:] if isinstance(key, tuple) else key) % every) or (own := hash(key)) in known:
                 continue
             new[own], again = opened, []
             for inner in _steps(spec, ()):
@@ -63,7 +70,7 @@ class InnerResults:
                 if (then := known.get(number, computed.get(number, -1))) >= 0:
                     again.append(InnerResult(number, key_split(inner), then))
             if again:
-                yield key, again
+                yield key, every, again
         if len(new) <= MAX_KEYS - len(known):
             known.update(new)
 

@@ -249,15 +249,15 @@ class WorkTracker:
             key for key in keys if hash(key) in computed and (ts := tasks.get(key)) is not None and _is_alias(ts)
         )
         specs = {key: getattr(ts, "run_spec", None) for key in keys if (ts := tasks.get(key)) is not None}
-        for key, again in self._inner.asked(specs, computed, self._opened):
+        for key, alike, again in self._inner.asked(specs, computed, self._opened):
             for one in again:
-                self._count_within(one, key_split(key))
+                self._count_within(one, key_split(key), alike)
 
-    def _count_within(self, one: InnerResult, prefix: str) -> None:
-        """Count a result that a task computes again within it."""
+    def _count_within(self, one: InnerResult, prefix: str, tasks: int) -> None:
+        """Count a result that so many tasks compute again within them."""
         counters = [opened.repeats for opened in self._windows.values() if one.opened >= opened.number]
         for counter in (self._repeats, *counters):
-            counter.add_within(one.number, one.name, prefix)
+            counter.add_within(one.number, one.name, prefix, tasks)
 
     def hook(self, failed: Callable[[Exception], object]) -> Callable[..., None]:
         """Make the hook for every transition of every task, which calls others only if something is to be noted."""

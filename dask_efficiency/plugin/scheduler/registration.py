@@ -50,13 +50,13 @@ class RepeatCounter:
             prefix = OTHER
         self._again.setdefault(prefix, Counter())[number] += 1
 
-    def add_within(self, number: int, name: str, prefix: str) -> None:
-        """Count a task of a prefix that computes within it, once more, the key of this hash and the prefix ``name``."""
+    def add_within(self, number: int, name: str, prefix: str, tasks: int = 1) -> None:
+        """Count tasks of a prefix that compute within them, once more, keys such as that of this hash and ``name``."""
         one = (prefix_of(name), prefix_of(prefix))
         if one in self._within or len(self._within) < MAX_PREFIXES:
-            tasks, most = self._within.get(one, (0, 0))
+            before, most = self._within.get(one, (0, 0))
             self._times[number] += 1
-            self._within[one] = (tasks + 1, max(most, self._times[number]))
+            self._within[one] = (before + tasks, max(most, self._times[number]))
 
     def by_prefix(self) -> dict[str, tuple[int, int] | tuple[int, int, str, str]]:
         """Repeats, and the largest number of runs of one key, with the first, by prefix.

@@ -27,7 +27,7 @@ def array() -> da.Array:
 
 def again(results: InnerResults, collection: Any) -> Counter[str]:
     """Results of a graph that an earlier one asked for, by prefix."""
-    return Counter(one.name for _, inner in results.asked(graph(collection), {}, 0) for one in inner)
+    return Counter(one.name for _, _, inner in results.asked(graph(collection), {}, 0) for one in inner)
 
 
 def test_chunks_that_several_reductions_compute_are_known_by_their_steps() -> None:
@@ -61,9 +61,9 @@ def test_items_of_a_bag_are_computed_again() -> None:
 def test_windows_know_what_was_asked_for_before() -> None:
     results, x = InnerResults(), array()
     list(results.asked(graph(x.mean()), {}, 1))
-    ((_, inner), *_) = results.asked(graph(x.min()), {}, 3)
+    ((_, _, inner), *_) = results.asked(graph(x.min()), {}, 3)
     assert {one.opened for one in inner} == {1}
-    ((_, inner), *_) = results.asked(graph(x.max()), {}, 4)
+    ((_, _, inner), *_) = results.asked(graph(x.max()), {}, 4)
     assert {one.opened for one in inner} == {3}
 
 
@@ -71,7 +71,7 @@ def test_chunks_that_had_a_task_of_their_own_are_known_by_its_key() -> None:
     x = array()
     (name,) = {key[0] for key in x.__dask_keys__()}
     computed = {hash((name, i)): 2 for i in range(3)}
-    found = [one for _, inner in InnerResults().asked(graph(x.min()), computed, 2) for one in inner]
+    found = [one for _, _, inner in InnerResults().asked(graph(x.min()), computed, 2) for one in inner]
     assert [(one.name, one.opened) for one in found] == [("halved", 2)] * 3
 
 
@@ -80,6 +80,17 @@ def test_what_is_kept_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     results, x = InnerResults(), array()
     assert again(results, x.mean()) == {}
     assert again(results, x.min()) == {}  # 4 tasks with 3 steps each are more
+
+
+def test_of_many_tasks_some_stand_for_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(inner_results, "MAX_TASKS", 100)
+    x = da.arange(1_000, chunks=1).map_blocks(halved)
+    results = InnerResults()
+    assert list(results.asked(graph(x[:800].mean()), {}, 0)) == []
+    found = list(results.asked(graph(x.max()), {}, 0))
+    assert {alike for _, alike, _ in found} == {16}
+    # Those that both graphs look at, of the 800 that both have.
+    assert 400 < sum(alike for _, alike, _ in found) < 1_200
 
 
 def test_other_tasks_and_odd_ones_are_left_alone() -> None:

@@ -30,10 +30,10 @@ def test_repeats_within_tasks_have_the_prefix_of_both(monkeypatch):
     counter.add(1, "sum")
     for number in (1, 2, 2):
         counter.add_within(number, "load", "load-sum")
-    counter.add_within(2, "load", "load-max")
+    counter.add_within(2, "load", "load-max", 8)
     counter.add_within(2, "load", "load-min")  # one too many
     assert counter.by_prefix() == {
         "sum": (1, 2),
         "load in load-sum": (3, 3, "load", "load-sum"),
-        "load in load-max": (1, 4, "load", "load-max"),
+        "load in load-max": (8, 4, "load", "load-max"),
     }
