@@ -115,6 +115,7 @@ _CONDITIONS: Mapping[str, Callable[[Conditions], bool]] = {
     ),
     "little-gil": lambda facts: facts.under_gil < LITTLE_UNDER_GIL and facts.spilling < SPILLS,
     "larger": lambda facts: facts.sizes.wanted > 1,
+    "many-operations": lambda facts: facts.sizes.operations > 1,
     "in-one": lambda facts: facts.waited_for in facts.sizes.in_one,
     "smaller": lambda facts: facts.sizes.smaller > 1,
     "skewed": lambda facts: facts.larger_input >= SIZES_DIFFER,

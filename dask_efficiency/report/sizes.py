@@ -63,6 +63,8 @@ class Sizes:
     #: How many times as large partitions should be, as far as memory and threads allow it, and without these limits.
     times: int = 0
     wanted: int = 0
+    #: Operations that the small tasks are of, where those of each are too few to be joined; else 0.
+    operations: int = 0
     #: True if memory is what limits them, rather than the number of threads.
     by_memory: bool = False
     #: How many times smaller they should be, for each thread to have some.
@@ -89,6 +91,8 @@ class Sizes:
         elif self.by_memory:
             larger = f"Give workers more memory first: {self.wanted} of {these} joined do not fit into it"
         return {
+            "small": these,
+            "operations": format_number(self.operations),
             "few": self.long.words(self.rounds),
             "resized": larger,
             "smaller_by": str(smaller),
@@ -131,6 +135,7 @@ def sizes_of(report: EfficiencyReport) -> Sizes:
         rounds=rounds,
         times=larger.times,
         wanted=larger.wanted if can_change else 0,
+        operations=0 if larger.times > 1 else larger.operations,
         by_memory=larger.by_memory,
         smaller=min(split, int(long.median_seconds / TASK_SECONDS)) if split > 1 else 0,
         processes=_processes(report),
@@ -147,6 +152,8 @@ class Larger(NamedTuple):
     #: Without limits, and True if the limit is memory rather than the number of threads.
     wanted: int
     by_memory: bool
+    #: Operations that they are of, if they are of several.
+    operations: int
     #: Those that are joined, and by prefix all of which there are about as many.
     small: Alike
     wide: Mapping[str, Skew]
@@ -174,7 +181,8 @@ def larger_partitions(
     small = [one for one in known.values() if one.median_seconds < SMALL_TASK_SECONDS]
     most = max(small, key=lambda one: one.count, default=longest_prefix(known))
     wide = {prefix: one for prefix, one in known.items() if one.count > MOST * most.count}
-    median, nbytes, count = most.median_seconds, _widest(most, known), max(most.count // rounds, 1)
+    median, nbytes = most.median_seconds, _widest(most, known)
+    count = max(most.count // max(rounds, most.groups), 1)  # of one operation of a collection
     longest = max(one.max_seconds for one in wide.values())
     room = memory / max(COPIES * nbytes, *(one.p95_working for one in wide.values()), 1e-9)
     wanted = int(min(TASK_SECONDS / seconds, count)) if seconds > 0 else 0
@@ -182,7 +190,12 @@ def larger_partitions(
     balanced = more / median + 1.0 if median > 0 else math.inf
     by_threads = min(count / (TASKS_OF_A_THREAD * threads), balanced)
     times = _round(min(wanted, room, by_threads))
-    found = (times if times > 1 else 0, wanted if wanted > 1 else 0, room < by_threads)
+    found = (
+        times if times > 1 else 0,
+        wanted if wanted > 1 else 0,
+        room < by_threads,
+        most.groups if most.groups > rounds else 0,
+    )
     return Larger(*found, Alike(most.count, median, nbytes), wide)
 
 

@@ -35,6 +35,7 @@ from dask_efficiency.accounts.stalls import encode_stalls
 from dask_efficiency.accounts.wire.gpu import encode_gpu
 from dask_efficiency.accounts.wire.snapshots import EXTRAS
 from dask_efficiency.accounts.worker.balance import Outcome
+from dask_efficiency.accounts.worker.log import prefix_of
 from dask_efficiency.plugin import environment, source
 from dask_efficiency.plugin.guard import Decoration, decorate
 from dask_efficiency.plugin.processors import own_processors
@@ -156,7 +157,8 @@ def of_window(accounts: ClusterAccounts, opened: OpenWindow, closed: ClosedWindo
     profiles = Decoration("profiles", "profile", lambda: _profiles(closed.profiles, facts.own_prefixes()))
 
     def skew() -> dict[str, dict[str, Any]]:
-        return {prefix: asdict(one) for prefix, one in skew_by_prefix(closed.profiles.skew, alone).items()}
+        groups = Counter(prefix_of(group.prefix.name) for group in opened.tasks if group.prefix is not None)
+        return {prefix: asdict(one) for prefix, one in skew_by_prefix(closed.profiles.skew, alone, groups).items()}
 
     def of_other_work() -> list[str]:
         return spans.other_work_note(facts.whole, only=opened.only)
