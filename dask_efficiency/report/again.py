@@ -11,6 +11,20 @@ from dask_efficiency.accounts.lines import Stack
 from dask_efficiency.report.model import EfficiencyReport
 from dask_efficiency.report.values import ProfileRow, Repeat
 
+#: Names of operators by those of NumPy's functions that compute them.
+_OPERATORS = {
+    "subtract": "sub",
+    "multiply": "mul",
+    "divide": "truediv",
+    "true_divide": "truediv",
+    "power": "pow",
+    "floor_divide": "floordiv",
+    "remainder": "mod",
+    "greater": "gt",
+    "less": "lt",
+    "absolute": "abs",
+}
+
 
 class Again(NamedTuple):
     """Thread-seconds in results that were computed again, and of which."""
@@ -37,8 +51,9 @@ def computed_again(report: EfficiencyReport, exact: Sequence[ProfileRow]) -> Aga
             seconds[name] = _share(report, name, repeat) * row.ns(*HELD) / 1e9
     for one in exact:
         names = steps.get(one.prefix, {})
-        for name in [names[each] for each in _names(one.stack) if each in names][:1] if names else ():
-            seconds[name] += _share(report, one.prefix, report.repeats[name]) * one.ns / 1e9
+        if name := names.get(_step(one.stack)):
+            of_tasks = 1.0 - _share(report, one.prefix, report.repeats[one.prefix]) if one.prefix in seconds else 1.0
+            seconds[name] += of_tasks * _share(report, one.prefix, report.repeats[name]) * one.ns / 1e9
     counted = [name for name in report.repeats if seconds[name] > 0]
     if not counted:
         return None
@@ -58,6 +73,7 @@ def _share(report: EfficiencyReport, prefix: str, repeat: Repeat) -> float:
     return min(repeat.tasks / skew.count, 1.0) if skew is not None and skew.count else 0.0
 
 
-def _names(stack: Stack) -> list[str]:
-    """Bare names of functions and operations, the innermost first, as Dask names keys for them."""
-    return [frame.function.partition("(")[0].rpartition(".")[2].strip("<>") for frame in reversed(stack)]
+def _step(stack: Stack) -> str:
+    """Name of the function that Dask called, without its own frames the outermost, as it names keys for it."""
+    name = stack[0].function.partition("(")[0].rpartition(".")[2].strip("<>") if stack else ""
+    return _OPERATORS.get(name, name)

@@ -278,9 +278,10 @@ pandas-values: Python by value, in Series.apply or map
     Use methods of whole columns: arithmetic, .str, .dt, numpy.where, or map() with a dict.
 arrays-by-value: A function of whole arrays is called for each value
     kinds: python busy
-    stack: pandas/core/apply.py *.apply_standard > <built-in> *(float,*|*(int,*|*(float)|*(int)
-    stack: pandas/core/algorithms.py map_array > <built-in> *(float,*|*(int,*|*(float)|*(int)
-    stack: numpy/lib/*function_base* vectorize.* > <built-in> *(float,*|*(int,*|*(float)|*(int)
+    stack: pandas/core/apply.py *.apply_standard > numpy/lib/*function_base* interp|digitize|select|piecewise
+    stack: pandas/core/algorithms.py map_array > numpy/lib/*function_base* interp|digitize|select|piecewise
+    stack: pandas/core/algorithms.py map_array > numpy/*/fromnumeric.py searchsorted|clip|round|around
+    stack: pandas/core/algorithms.py map_array > scipy/interpolate/* *.__call__
     share: 0.3
     Call it once for the whole column, as in map_partitions(): a call takes far longer than its value.
 frames-of-objects: Frames made of Python objects, or of a few rows each

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import builtins
+import math
 import re
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
@@ -66,15 +67,17 @@ class Load:
     #: Bytes of one, if its median is known.
     median_bytes: float = 0.0
     function: Frame = NOWHERE
+    #: True if the scheduler sends tasks as workers have room for them, not all at once.
+    queued: bool = False
 
     @property
     def longest(self) -> float:
         """Seconds of the event loop that was busy with it most: the others were at the same time, or waited for it.
 
-        The scheduler sends a task when a worker has room for it, which takes it in then: one after the other.
+        Queued tasks are sent when a worker has room, which takes them in then: one after the other.
         """
         whole = {server: sum(types.values()) for server, types in self.seconds.items()}
-        before = whole.pop(SCHEDULER, 0.0) if self.what == TASKS else 0.0
+        before = whole.pop(SCHEDULER, 0.0) if self.what == TASKS and self.queued else 0.0
         return before + max(whole.values(), default=0.0)
 
     @property
@@ -118,10 +121,10 @@ class Load:
 def loads(report: EfficiencyReport) -> list[Load]:
     """List what travelled; first what kept an event loop busy longest."""
     found: dict[tuple[str, str], Load] = {}
-    loop = report.scheduler_loop
+    loop, queued = report.scheduler_loop, math.isfinite(report.worker_saturation or math.inf)
     for part in loop.handlers if loop is not None else ():
         if part.kind in (SENDING, RECEIVING) and part.name in (TASKS, GRAPHS):
-            load = found.setdefault((part.name, part.of_prefix), Load(part.name, part.of_prefix))
+            load = found.setdefault((part.name, part.of_prefix), Load(part.name, part.of_prefix, queued=queued))
             load.add_seconds(SCHEDULER, part.carries, part.seconds)
             if (part.name, part.kind) == (GRAPHS, SENDING):  # by a client in the same process, which counts as received
                 continue

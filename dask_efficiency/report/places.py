@@ -33,6 +33,8 @@ LATE_LOOPS = "overhead/event-loop"
 COVERED = 0.9
 #: Part of a culprit's time from which another line is mentioned with it. By judgement.
 ALIKE = 0.5
+#: Part of the tasks from which the line that sent most of them is named beside others. By judgement.
+PART = 0.25
 
 
 def place_of_loss(report: EfficiencyReport, facts: Conditions, part: CauseLoss, culprits: Sequence[Culprit]) -> str:
@@ -105,7 +107,7 @@ def sender_of_most(report: EfficiencyReport) -> str:
     waits = client_doing(report, lambda row: row.ns - row.idle_ns if row.activity in ("wait", "send") else 0)
     if at := sentence(client_line(report, waits, least=MOST)):
         return f"most for {at}"
-    return f"computed by {sentence(line)} and by other lines" if line else ""
+    return f"computed by {sentence(line)} and by other lines" if line and n > PART * lines.total() else ""
 
 
 def _more_lines(part: CauseLoss, culprit: Culprit, culprits: Sequence[Culprit]) -> str:

@@ -71,7 +71,7 @@ xarray-compares: open_mfdataset compares what all files have
     Pass compat="override" and coords="minimal": they take coordinates from the first file, unread in others.
 xarray-coordinates: xarray compares coordinates that are Dask arrays
     kinds: client computed-first repeats one-by-one loops idle idle/parallelism
-    stack: xarray/*/merge.py unique_variable > xarray/core/variable.py *equals
+    stack: xarray/*/merge.py unique_variable > xarray/core/variable.py *equals|*.no_conflicts
     share: 0.3
     Leave them out by drop_vars(), or load() them once: each operation computes both sides to compare them.
 xarray-opens: open_mfdataset opens one file after the other

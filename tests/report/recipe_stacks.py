@@ -599,6 +599,7 @@ HEALTHY = [
         for inner in (
             "<built-in> in(str,set)",
             "pandas/core/algorithms.py map_array > me/a.py g > <built-in> svd(array(float64))",
+            "pandas/core/algorithms.py map_array > me/a.py g > <built-in> lgamma(float)",
             "<built-in> @(array(float64),array(int64))",
             "<built-in> *(array(int64),array(int64))",
             "numpy/_core/fromnumeric.py sum > <built-in> reduce",

@@ -66,7 +66,10 @@ def test_tasks_that_carry_an_object_explain_the_waiting_for_the_scheduler() -> N
 
 def test_workers_that_unpickle_tasks_count_too() -> None:
     metered = tuple(row(worker, "quote", "receiving tasks: PriceList", SECONDS, 7.0) for worker in ("w0", "w1"))
-    (load,) = loads(run(part(SENDING, "tasks", 2.0, 160, **QUOTES), metered=metered))
+    sent = part(SENDING, "tasks", 2.0, 160, **QUOTES)
+    (load,) = loads(run(sent, metered=metered))
+    assert (load.longest, load.whole, load.type_name) == (7.0, 16.0, "PriceList")
+    (load,) = loads(run(sent, metered=metered, worker_saturation=1.1))
     # The scheduler sends them one after the other, and each worker takes in its own.
     assert (load.longest, load.whole, load.type_name) == (9.0, 16.0, "PriceList")
 

@@ -249,7 +249,7 @@ class WorkTracker:
             key for key in keys if hash(key) in computed and (ts := tasks.get(key)) is not None and _is_alias(ts)
         )
         specs = {key: getattr(ts, "run_spec", None) for key in keys if (ts := tasks.get(key)) is not None}
-        for key, alike, again in self._inner.asked(specs, computed, self._opened):
+        for key, alike, again in self._inner.asked(specs, computed):
             for one in again:
                 self._count_within(one, key_split(key), alike)
 
