@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -11,6 +12,7 @@ from dask_efficiency.accounts.lines import Stack
 from dask_efficiency.report.model import EfficiencyReport
 from dask_efficiency.report.values import ProfileRow, Repeat
 
+_OF_DASK = re.compile(r"(^|[/\\])dask[/\\]")
 #: Names of operators by those of NumPy's functions that compute them.
 _OPERATORS = {
     "subtract": "sub",
@@ -51,7 +53,8 @@ def computed_again(report: EfficiencyReport, exact: Sequence[ProfileRow]) -> Aga
             seconds[name] = _share(report, name, repeat) * row.ns(*HELD) / 1e9
     for one in exact:
         names = steps.get(one.prefix, {})
-        if name := names.get(_step(one.stack)):
+        name = names.get(_step(one.stack), "")
+        if name:
             of_tasks = 1.0 - _share(report, one.prefix, report.repeats[one.prefix]) if one.prefix in seconds else 1.0
             seconds[name] += of_tasks * _share(report, one.prefix, report.repeats[name]) * one.ns / 1e9
     counted = [name for name in report.repeats if seconds[name] > 0]
@@ -74,6 +77,7 @@ def _share(report: EfficiencyReport, prefix: str, repeat: Repeat) -> float:
 
 
 def _step(stack: Stack) -> str:
-    """Name of the function that Dask called, without its own frames the outermost, as it names keys for it."""
-    name = stack[0].function.partition("(")[0].rpartition(".")[2].strip("<>") if stack else ""
+    """Name of the function that Dask called, the outermost of others than its own, as it names keys for it."""
+    called = next((frame.function for frame in stack if not _OF_DASK.search(frame.file)), "")
+    name = called.partition("(")[0].rpartition(".")[2].strip("<>")
     return _OPERATORS.get(name, name)

@@ -345,6 +345,11 @@ set-index: set_index computes its column first
     kinds: client computed-first repeats loops idle idle/parallelism
     stack: dask/dataframe/*shuffle.py *_calculate_divisions|*_get_divisions|*._divisions*
     Pass divisions=, or sorted=True for sorted data, or persist() before: it computes the column twice.
+set-index-again: set_index computes its input, and computes it again to sort it
+    kinds: repeats
+    stack: dask/dataframe/*shuffle.py *_calculate_divisions|*_get_divisions|*._divisions*
+    share: 0.1
+    Pass sort=False if no order is needed, divisions= if known, or persist() before: input is computed twice.
 repartition-size: repartition(partition_size=) computes all sizes first
     kinds: client computed-first repeats loops idle idle/parallelism
     stack: dask/dataframe/*repartition.py RepartitionSize.*

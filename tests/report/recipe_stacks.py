@@ -88,6 +88,13 @@ SEEN = [
         "4: me/melt.py main > xarray/core/dataarray.py DataArray._binary_op > xarray/structure/merge.py unique_variable > "
         "xarray/core/variable.py Variable.broadcast_equals > dask/base.py DaskMethodsMixin.compute",
     ),
+    _seen(
+        "set-index-again",
+        "repeats",
+        "5: me/a.py f > dask/base.py DaskMethodsMixin.compute > distributed/client.py Client.gather",
+        "1: me/a.py f > dask/base.py DaskMethodsMixin.compute > dask/dataframe/dask_expr/_shuffle.py _get_divisions > "
+        "dask/dataframe/dask_expr/_shuffle.py _calculate_divisions > dask/base.py compute",
+    ),
     _seen("xarray-opens", "client", f"9: {_OPEN} > xarray/backends/api.py open_dataset", f"4: {_OPEN} > x/y.py z"),
     _seen(
         "to-netcdf",
