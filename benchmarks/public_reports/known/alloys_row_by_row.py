@@ -37,7 +37,7 @@ BATCH = 500
 EXPECTED = Expected(
     cause="thousands of tasks of some microseconds: what Dask needs for each is many times that",
     place="the delayed calls or the compute of bad, or hardness, which tasks run",
-    cure="tasks for some hundred rows each",
+    cure="larger tasks, for some hundred rows each",
     says=r"(small|short|tiny|many|brief|quick) (\w+ )?(tasks|calls)|overhead|scheduler|too many|number of tasks"
     r"|microseconds?|milliseconds?|\b[µu]s\b|\bms\b|per task|longer tasks|fine[- ]grained|tasks? .{0,30}(short|small"
     r"|tiny|little)",

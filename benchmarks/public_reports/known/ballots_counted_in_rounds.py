@@ -2,7 +2,7 @@
 
 source: Stack Overflow, a question that compares pieces of parallel code in Python with multiprocessing and with
         dask.delayed (with its answer also on e-learn.cn, qa 347282)
-date:   2021 or later (the answer names the pages of documentation of that time)
+date:   2021-01-01 or later (the answer names the pages of documentation of that time)
 seen:   a loop of calls that do not depend on each other is slower with dask.delayed than with multiprocessing, as if
         it ran one after the other.
 cause:  calls are plain Python, which holds the GIL, and all of them are in threads of one process.
