@@ -32,7 +32,7 @@ PIECES = 8
 EXPECTED = Expected(
     cause="thousands of tasks of some microseconds: the overhead for each of them is nearly all of the time",
     place="the delayed call in the loop, or the compute() of them all; function rating",
-    cure="give each task many rows",
+    cure="give many rows to each task",
     says=r"overhead|scheduler.{0,40}(busy|bottleneck|limit|keep up|cpu)|little work|microseconds"
     r"|(many|thousands of|too|very|so|tiny|small|short|brief) (\w+ ){0,2}(tasks|calls)"
     r"|(tasks?|calls)\b.{0,20}\b(too |very |so )?(small|short|tiny|brief|many)"
