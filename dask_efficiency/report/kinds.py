@@ -25,7 +25,7 @@ from dask_efficiency.report.beside_kinds import BESIDE_TEXT
 from dask_efficiency.report.conditions import MANY_GRAPHS, NOTHING_KNOWN, Conditions
 from dask_efficiency.report.memory_needs import GROWS, HOLDS_BACK
 from dask_efficiency.show.finding import MOST, WORTH_FINDING
-from dask_efficiency.straggler.wording import SIZES_DIFFER
+from dask_efficiency.straggler.observations import SIZES_DIFFER
 
 #: Share of the time from which spilling explains late event loops; and ratio of bytes read back to bytes spilled from
 #: which results were read repeatedly. By judgement.

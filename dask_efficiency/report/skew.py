@@ -11,7 +11,8 @@ from dask_efficiency.report.model import EfficiencyReport
 from dask_efficiency.runs.stragglers.long_tail import SHARE_OF_RUN, TIMES_LONGER
 from dask_efficiency.show.figures import name_of
 from dask_efficiency.show.finding import MOST, Finding
-from dask_efficiency.straggler.wording import SIZES_DIFFER, long_task
+from dask_efficiency.straggler.observations import SIZES_DIFFER
+from dask_efficiency.straggler.wording import long_task
 
 #: Tasks from which a median is meaningful. By judgement.
 MIN_TASKS = 8

@@ -10,7 +10,7 @@ import numpy as np
 
 from dask_efficiency.accounts.tables import Bool, Float64, Int64
 from dask_efficiency.straggler.peers import NOISE, THREE_SIGMA
-from dask_efficiency.straggler.signals import FINISHED, GIANT, MIN_TRANSFER_BYTES
+from dask_efficiency.straggler.signals import FAR_MORE, FINISHED, GIANT, MIN_TRANSFER_BYTES
 
 #: Share of its time on the CPU below which a task shows nothing of its CPU; a guess.
 MIN_SHARE = 0.02
@@ -82,7 +82,9 @@ def observations_of(work: TaskTimes) -> list[Observations]:
     share = np.where(computing, np.maximum(cpu, MIN_SHARE * took) / took, np.nan)
     spare = np.where(computing, took - cpu + MIN_SHARE * took, np.nan)
     size = np.log(np.fmax(work.input_bytes, 0.0) + 1.0)
-    of_time = np.sqrt(took)
+    # Longer tasks count for more, within a bound: without it a healthy worker that has 2 of 40 tasks 20 times as long is
+    # named in 25 of 40 runs, in place of 2.
+    of_time = np.sqrt(np.minimum(took, FAR_MORE * medians(took, work.kind, len(work.kinds))[work.kind]))
     alike, unsized, ended = np.ones(len(took)), np.full(len(took), np.nan), ~work.running
     non_cpu = (np.log(spare) - np.log(share * took + MIN_SHARE * took)) / 2
     moving = np.fmax(work.disk, 0.0)
@@ -133,6 +135,10 @@ def medians(values: Float64, group: Int64, groups: int) -> Float64:
     return middle
 
 
+#: Sizes count where they differ by more than this factor from the median of their kind of work: a slope that is fitted
+#: to less is chance. Without it healthy workers whose inputs are 0.75 times as large as the others', and hardly differ
+#: on each worker, are named in 27 of 40 runs, in place of none.
+SIZES_DIFFER = 2.0
 #: Giants are left out if they are at most this share of their work's observations; a guess.
 FEW_GIANTS = 0.1
 
@@ -143,7 +149,7 @@ MAX_POWER = 1.5
 
 
 def sized(observations: Observations, workers: int) -> Observations:
-    """Subtract what their size explains, by differences within workers."""
+    """Subtract what their size explains, by differences within workers, where sizes differ much in a kind of work."""
     observations = without_giants(observations)
     known = np.isfinite(observations.size)
     if not known.any():
@@ -152,6 +158,8 @@ def sized(observations: Observations, workers: int) -> Observations:
     place = work * workers + observations.worker
     middle = medians(observations.size[known], work[known], kinds)
     x = np.where(known, observations.size, 0.0) - np.where(known, middle[work], 0.0)
+    far = np.zeros(kinds)
+    np.maximum.at(far, work, np.abs(x))
     x_in = x - medians(x, place, kinds * workers)[place]
     y_in = value - medians(value, place, kinds * workers)[place]
     usual = np.maximum(medians(np.abs(y_in), work, kinds), MIN_SPREAD)[work]
@@ -159,7 +167,8 @@ def sized(observations: Observations, workers: int) -> Observations:
     y_in = np.clip(y_in, -limit, limit)
     cross = np.bincount(work, x_in * y_in, minlength=kinds)
     square = np.bincount(work, x_in * x_in, minlength=kinds)
-    slope = np.where(square > 1e-9, np.clip(cross / np.maximum(square, 1e-9), 0.0, MAX_POWER), 0.0)
+    known = (square > 1e-9) & (far > math.log(SIZES_DIFFER))
+    slope = np.where(known, np.clip(cross / np.maximum(square, 1e-9), 0.0, MAX_POWER), 0.0)
     return replace(observations, value=value - slope[work] * x, size=np.full(len(value), np.nan))
 
 

@@ -14,9 +14,10 @@ is over. What to do with the scores of all signals (flag, name a cause, estimate
                                                       ^                           |                  the worst
                                                       +-- who has z >= 2 leaves --+
 
-1. *Sizes.* A power law of the inputs' size is fitted within workers and taken off; a few giants are left out
-   (``observations.py``). Running tasks count if they have already taken longer than is usual.
-2. *Cells.* A cell is a kind of work on a worker. Its mean is weighted (longer tasks count for more) and
+1. *Sizes.* Where inputs of one kind of work differ by more than a factor of 2, a power law of size is fitted within
+   workers and taken off; a few giants are left out (``observations.py``). Running tasks count if they have already
+   taken longer than is usual.
+2. *Cells.* A cell is a kind of work on a worker. Its mean is weighted (longer tasks count for more, within a bound) and
    winsorised: observations are clipped to the worker's own median +- 3 x the spread of that work, 0.2 at least.
 3. *Judged* are workers with 4 observations, or 2 kinds of work, that enough others have too. A slow worker has fewer
    than its peers, because it is slow.

@@ -9,6 +9,7 @@ from dask_efficiency.accounts.slow_worker import SlowWorker
 from dask_efficiency.show.figures import format_count, format_number, format_seconds, format_times, name_of
 from dask_efficiency.show.finding import Basis, Finding
 from dask_efficiency.straggler.causes import MEANINGS
+from dask_efficiency.straggler.observations import SIZES_DIFFER
 
 #: Title and advice of a long task.
 LONG_TASK = (
@@ -16,8 +17,6 @@ LONG_TASK = (
     "Split it, or split or salt its key where its input is larger than the others'.",
 )
 
-#: Ratio of its input's size to the others' from which a finding mentions it; a guess.
-SIZES_DIFFER = 2.0
 #: Least share of a task's time during which nothing else ran that its finding mentions. A guess.
 ALONE = 0.05
 

@@ -18,7 +18,7 @@ def observations(value: np.ndarray, size: np.ndarray) -> Observations:
     )
 
 
-def test_size_explains_differences_within_workers_up_to_a_power() -> None:
+def test_size_explains_differences_within_workers_unless_sizes_hardly_differ() -> None:
     size = np.tile(np.log([1.0, 2.0, 4.0, 8.0]), 20)
     level = np.repeat([0.0, 0.0, 0.0, 0.3], 20)
     given_sizes = observations(level + size, size)
@@ -26,7 +26,20 @@ def test_size_explains_differences_within_workers_up_to_a_power() -> None:
     assert score(given_sizes, 4).level[3] == pytest.approx(0.3)
     size = np.tile(np.log([1.0, 1.2]), 40)
     given_sizes = observations(3 * size, size)
-    assert sized(given_sizes, 4).value == pytest.approx(3 * size - 1.5 * (size - np.median(size)))
+    assert sized(given_sizes, 4).value.tolist() == given_sizes.value.tolist()
+
+
+def test_a_slope_is_no_greater_than_the_power_of_three_halves() -> None:
+    size = np.tile(np.log([1.0, 9.0]), 40)
+    assert sized(observations(3 * size, size), 4).value == pytest.approx(3 * size - 1.5 * (size - math.log(3)))
+
+
+def test_a_task_counts_for_no_more_than_one_of_four_times_the_usual_time() -> None:
+    seconds, zero, first = np.array([1.0, 1.0, 1.0, 4.0, 9.0]), np.zeros(5), np.zeros(5, np.int64)
+    unknown, ended = np.full(5, np.nan), np.zeros(5, np.bool_)
+    work = TaskTimes(first, first, ("f",), zero, seconds, ended, seconds, unknown, unknown, unknown, unknown)
+    duration = next(one for one in observations_of(work) if one.signal == "duration")
+    assert duration.weight.tolist() == [1.0, 1.0, 1.0, 2.0, 2.0]
 
 
 @pytest.mark.parametrize(("spread", "limit"), [(0.05, 0.6), (0.3, 0.9)])

@@ -101,6 +101,16 @@ def test_a_worker_with_large_partitions_is_no_straggler() -> None:
     assert names(find_stragglers(frame.drop(columns="input_bytes"))) == ["w05"]
 
 
+def test_a_worker_is_neither_blamed_nor_excused_for_inputs_that_hardly_differ_within_workers() -> None:
+    for seed in range(4):
+        frame, random = tasks(seed=seed), np.random.default_rng(1000 + seed)
+        size = 1e8 * np.exp(1e-3 * random.standard_normal(len(frame)))
+        its = frame.worker == "w03"
+        assert find_stragglers(frame.assign(input_bytes=size * np.where(its, 0.75, 1.0))) == []
+        slow = slowed(frame.assign(input_bytes=size * np.where(its, 1.6, 1.0)), "w03", 1.5)
+        assert names(find_stragglers(slow)) == ["w03"]
+
+
 def test_a_slow_worker_with_four_tasks_is_judged_and_one_with_fewer_is_named() -> None:
     frame = tasks(per_worker=6, prefixes=("fit",))
     frame = frame.drop(frame[frame.worker == "w03"].index[4:])
