@@ -13,7 +13,8 @@ so several signals stand out at once, and the deepest cause is named:
   and comes first; in heartbeats they are by byte, and a slow disk fills the memory. See :func:`cause_of_run`.
 - *Waiting* of the threads decides what the signals leave open (:data:`OPEN`), by its largest excess over the peers.
 
-One rule says whether a slowness is explained by another (:func:`explains`), for heartbeats, runs and measurements.
+Three rules say whether a slowness is explained by another one. For measurements, and a GPU's kernels, it is
+:func:`explains`; for heartbeats :data:`SLOWED_WITH_TASKS`; for runs a third of it, in :func:`cause_of_run`.
 """
 
 from __future__ import annotations
@@ -32,6 +33,7 @@ from dask_efficiency.straggler.signals import (
     DURATION,
     GPU_KERNEL,
     LIVE,
+    LONGER,
     MEMORY,
     RECEIVE,
     SEND,
@@ -162,6 +164,11 @@ def explains(own: float, other: float, *, waits: bool = False) -> bool:
     return own >= (EXPLAINS_AS_IT_WAITS if waits else EXPLAINS) * other
 
 
+#: Most by which lack of the CPU slows disk and transfers more than tasks, by heartbeats, as a logarithm; a GIL does so
+#: without bounds, as each call waits for it again. With a part of the logarithm, as between idle processes, a disk
+#: 10 times as slow beside tasks that take twice as long was called contention in 4 of 4 runs, and a GIL that hardly
+#: lengthens tasks a slow disk in 10 of 10.
+SLOWED_WITH_TASKS = {Cause.CONTENTION: math.log(2.5), Cause.SLOW_CPU: math.log(2.5), Cause.GIL: math.inf}
 #: Least drop of the share of time on the CPU below the peers' that counts, as a share of theirs; a guess.
 FLAT_SHARE = 0.08
 #: Share of CPU time below which tasks wait for something else than the CPU; a guess.
@@ -228,21 +235,16 @@ def cause_by_heartbeats(above: Floats, level: Floats, symptoms: Symptoms, *, eas
     logarithms of ratios.
     """
     of_tasks = max(above[[DURATION, CPU_SHARE, CORE_WAIT, BESIDE_TASKS, GPU_KERNEL]])
-    slower = max(level[DURATION], 0.0)
     if above[GPU_KERNEL] >= ease and explains(level[GPU_KERNEL], level[DURATION]):
         return DURATION, Cause.GPU
     of_cpu = cause_of_slow_tasks(symptoms) if of_tasks >= ease else who_takes_the_cpu(symptoms)
-
-    def explained(signal: int) -> bool:
-        known = of_cpu in (Cause.SLOW_CPU, Cause.CONTENTION, Cause.GIL)
-        return known and explains(slower, level[signal], waits=of_cpu is not Cause.SLOW_CPU)
-
+    expected = max(level[DURATION], 0.0) + SLOWED_WITH_TASKS[of_cpu] if of_cpu in SLOWED_WITH_TASKS else 0.0
     network = RECEIVE if above[RECEIVE] >= above[SEND] else SEND
-    if above[DISK] >= 1 and not explained(DISK):
+    if above[DISK] >= 1 and level[DISK] >= expected:
         return DISK, Cause.DISK
     if above[MEMORY] >= 1:
         return MEMORY, Cause.MEMORY
-    if above[network] >= 1 and of_tasks < 1 and not explained(network):
+    if above[network] >= 1 and of_tasks < 1 and level[network] >= expected:
         return network, Cause.NETWORK
     if of_cpu is not None and max(of_tasks, above[DISK], above[network]) > -math.inf:
         return DURATION, of_cpu
@@ -255,13 +257,15 @@ def cause_of_run(high: Mapping[str, float], levels: Mapping[str, float], *, lagg
     strongest = max(high, key=high.__getitem__)
     if "paused" in high:
         return Cause.MEMORY
-    if BY_TASKS[strongest] in (Cause.NETWORK, Cause.DISK):
-        return BY_TASKS[strongest]
+    cause = BY_TASKS.get(strongest, Cause.UNKNOWN)
+    if cause in (Cause.NETWORK, Cause.DISK):
+        return cause
     if {"io_wait", "blocked"} & high.keys():
         return Cause.DISK
     if "cpu_share" not in levels:
         return Cause.DISK if "disk" in high else Cause.UNKNOWN
-    # A lag is all that tells the GIL here, and less time on the CPU without one a wait for a core.
-    less = levels["cpu_share"] if explains(levels["cpu_share"], levels.get("duration", 0.0), waits=True) else 0.0
-    share = math.exp(-less), 1.0
-    return cause_of_slow_tasks(Symptoms(share, beside_tasks=math.inf if lagging else 0.0, core_wait=math.inf))
+    # A lag is all that tells the GIL here, and less time on the CPU without one a wait for a core. It explains a
+    # slowness of which it is a third: with a fifth, slow CPUs that take 3 times as long are called contention.
+    if levels["cpu_share"] > max(LONGER / 2, levels.get("duration", 0.0) / 3):
+        return Cause.GIL if lagging else Cause.CONTENTION
+    return Cause.SLOW_CPU

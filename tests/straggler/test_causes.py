@@ -1,5 +1,8 @@
 from __future__ import annotations
 
+import math
+
+import numpy as np
 import pytest
 
 from dask_efficiency.accounts.slow_worker import Cause
@@ -9,6 +12,7 @@ from dask_efficiency.straggler.causes import (
     BY_TASKS,
     BY_WAITING,
     Symptoms,
+    cause_by_heartbeats,
     cause_of_run,
     cause_of_slow_tasks,
     who_takes_the_cpu,
@@ -58,7 +62,44 @@ def test_pauses_name_the_memory_and_an_event_loop_that_lags_the_gil() -> None:
 def test_less_time_on_the_cpu_that_explains_hardly_any_slowness_is_no_contention() -> None:
     high = {"duration": 9.0, "cpu_share": 2.0}
     assert cause_of_run(high, {"duration": 1.1, "cpu_share": 0.12}, lagging=False) is Cause.SLOW_CPU
-    assert cause_of_run(high, {"duration": 1.1, "cpu_share": 0.3}, lagging=False) is Cause.CONTENTION
+    assert cause_of_run(high, {"duration": 1.1, "cpu_share": 0.36}, lagging=False) is Cause.SLOW_CPU
+    assert cause_of_run(high, {"duration": 1.1, "cpu_share": 0.37}, lagging=False) is Cause.CONTENTION
+    assert cause_of_run(high, {"duration": 0.1, "cpu_share": 0.047}, lagging=False) is Cause.SLOW_CPU
+    assert cause_of_run(high, {"duration": 0.1, "cpu_share": 0.048}, lagging=False) is Cause.CONTENTION
+    assert cause_of_run(high, {"duration": 0.1, "cpu_share": 0.048}, lagging=True) is Cause.GIL
+
+
+@pytest.mark.parametrize("signal", ["staging", "whole"])
+def test_a_signal_that_shows_no_cause_is_no_harm(signal: str) -> None:
+    assert cause_of_run({signal: 5.0}, {}, lagging=False) is Cause.UNKNOWN
+
+
+STOLEN, HELD, ALIKE = Symptoms(LESS, core_wait=0.5), Symptoms(LESS, beside_tasks=0.7), Symptoms(SAME_SHARE)
+
+
+@pytest.mark.parametrize(
+    ("symptoms", "times", "cause"),
+    [
+        (STOLEN, {"duration": 2.0, "disk": 4.9}, Cause.CONTENTION),
+        (STOLEN, {"duration": 2.0, "disk": 5.1}, Cause.DISK),
+        (Symptoms(LESS, LAGS), {"duration": 2.0, "disk": 10.0}, Cause.DISK),
+        (STOLEN, {"duration": 1.15, "disk": 2.2}, Cause.CONTENTION),
+        (ALIKE, {"duration": 1.3, "disk": 3.0}, Cause.SLOW_CPU),
+        (ALIKE, {"duration": 1.3, "disk": 3.3}, Cause.DISK),
+        (HELD, {"duration": 1.15, "disk": 10.0}, Cause.GIL),
+        (HELD, {"receive": 5.0}, Cause.GIL),
+        (STOLEN, {"receive": 2.4}, Cause.CONTENTION),
+        (STOLEN, {"receive": 2.6}, Cause.NETWORK),
+    ],
+)
+def test_lack_of_the_cpu_slows_disk_and_network_2_5_times_more_than_tasks_and_a_held_gil_without_bounds(
+    symptoms: Symptoms, times: dict[str, float], cause: Cause
+) -> None:
+    names = tuple(LIVE)
+    above, level = np.full(len(names), -math.inf), np.zeros(len(names))
+    for signal, ratio in times.items():
+        above[names.index(signal)], level[names.index(signal)] = 1.0, math.log(ratio)
+    assert cause_by_heartbeats(above, level, symptoms, ease=0.5)[1] is cause
 
 
 def test_the_signals_of_tasks_are_those_of_runs_and_heartbeats() -> None:
