@@ -14,13 +14,14 @@ WINDOW_NS = 240_000_000_000
 WORKERS = np.arange(3)
 
 
-def scored(far: float, *, intervals: int, tasks: float, scoring: LiveScoring) -> LiveScores:
-    """Scores of three workers of which one is as far above the median as another one is below, all the time."""
+def scored(far: float, *, intervals: int, tasks: float, scoring: LiveScoring, scatter: float = 0.0) -> LiveScores:
+    """Scores of three workers of which one is as far above the median as another one is below, in all intervals."""
     history = History(len(WORKERS), WINDOW_NS)
     ends = np.linspace(0, WINDOW_NS - 1, intervals + 1).astype(int).tolist()
-    for begin, end in itertools.pairwise(ends):
+    for number, (begin, end) in enumerate(itertools.pairwise(ends)):
         interval = Interval.of(len(WORKERS))
-        interval.put(DURATION, WORKERS, np.array([-far, 0.0, far]), 0.0, tasks)
+        off = scatter if number % 2 else -scatter
+        interval.put(DURATION, WORKERS, np.array([off - far, off, off + far]), 0.0, tasks)
         history.remember(interval, begin=begin, end=end, newcomers=())
     work = scoring.score(history, "group", WORKERS, kernels=False, at=WINDOW_NS - 1)
     while True:
@@ -47,3 +48,10 @@ def test_the_usual_spread_follows_slowly() -> None:
     usual = math.sqrt((0.85 * 0.01**2 + 0.15 * 0.09**2) / 2)
     now = scored(1e-3, intervals=7, tasks=3.0, scoring=scoring)
     assert now.z[DURATION, 2] == pytest.approx(1e-3 / math.hypot(usual, 0.03), rel=1e-3)
+
+
+def test_intervals_that_scatter_make_a_mean_less_certain() -> None:
+    steady, scattered = (scored(0.1, intervals=8, tasks=2.5, scoring=LiveScoring(), scatter=off) for off in (0, 0.3))
+    scale = math.hypot(0.1 / math.sqrt(2), 0.03)
+    assert steady.z[DURATION, 2] == pytest.approx(0.1 / scale)
+    assert scattered.z[DURATION, 2] == pytest.approx(0.1 / math.hypot(scale, 0.3 / math.sqrt(7)))

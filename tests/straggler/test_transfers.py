@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 from dask_efficiency.straggler.history import MAX_WAIT_NS, Interval
-from dask_efficiency.straggler.peers import MIN_ALIKE
 from dask_efficiency.straggler.signals import RECEIVE, SEND
 from dask_efficiency.straggler.task_rates import TaskRateCounter, TaskRates
 from dask_efficiency.straggler.transfers import TransferComparison
@@ -43,11 +42,11 @@ def comparison() -> TransferComparison:
 def test_time_that_one_end_adds_to_a_byte_is_not_put_down_to_the_other(comparison, signal, other, end) -> None:
     slow = {(s, r): 4.0 for s in WORKERS for r in WORKERS if (s, r)[end] == "w3"}
     for worker in WORKERS:
-        comparison.receive(worker, rates(worker, MIN_ALIKE, slow))
+        comparison.receive(worker, rates(worker, 3, slow))
     interval = compared(comparison, at=SECOND)
     assert interval.residual[signal].tolist() == pytest.approx([0, 0, 0, math.log(4), 0], abs=0.01)
     assert interval.residual[other].tolist() == pytest.approx([0] * 5, abs=0.01)
-    assert (interval.tasks[signal] == 4 * MIN_ALIKE).all()
+    assert (interval.tasks[signal] == 12).all()
     assert np.isnan(compared(comparison, at=2 * SECOND).residual[signal]).all()  # they do not count again
 
 
