@@ -101,6 +101,18 @@ def test_a_host_that_is_blocked_while_its_data_move_as_usual_has_no_slow_disk() 
     assert Cause.DISK not in blamed(blocked).values()
 
 
+def test_contention_of_a_host_that_moves_data_a_little_longer_is_no_slow_disk() -> None:
+    held = changed(
+        HEALTHY, FIRST, lambda rows: rows.assign(stop=rows.stop + 4.0, disk_seconds=1.15 * rows.disk_seconds)
+    )
+    assert blamed(held) == dict.fromkeys(FIRST, Cause.CONTENTION)
+
+
+def test_a_worker_that_waits_for_the_disk_was_held_up_if_its_tasks_are_blocked_a_little_longer() -> None:
+    waits = waits_for_the_disk(on_hosts(10), "w00", 0.3)
+    assert blamed(changed(waits, "w00", lambda rows: rows.assign(stop=rows.stop + 0.05))) == {"w00": Cause.DISK}
+
+
 def test_a_worker_that_moves_data_faster_than_the_others_of_its_host_is_no_suspect() -> None:
     frame = changed(held_up(HEALTHY, FIRST), "w01", lambda rows: rows.assign(disk_seconds=rows.disk_seconds * 0.8))
     assert set() < set(blamed(frame)) <= {"w00", "w02", "w03"}
