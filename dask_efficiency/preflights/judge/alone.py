@@ -12,11 +12,11 @@ import numpy as np
 from dask_efficiency.accounts.slow_worker import Evidence
 from dask_efficiency.preflights.judge.links import median_of_fastest
 from dask_efficiency.preflights.judge.readings import ALONE, THRESHOLD, TWICE, Component, Reading, Subject
-from dask_efficiency.straggler.peers import MIN_PEERS, THREE_SIGMA, beside_peers, healthy_spread
+from dask_efficiency.straggler.peers import MIN_PEERS, THREE_SIGMA, Floats, beside_peers, healthy_spread
 
-#: Ratio from which a worker is measured again, and below which a turn speaks for it: less than what is slow, as a first
-#: look has one repetition. Of 1.15, 1.2 and 1.25 the fastest that finds as many workers 1.5 times as slow as three
-#: repetitions of everybody do, where these differ by 10 % (``python -m benchmarks.preflight simulated --moments 0.1``).
+#: Ratio from which a worker is measured again: less than what is slow, as a first look has one repetition. Of 1.15, 1.2
+#: and 1.25 the fastest that finds as many workers 1.5 times as slow as three repetitions of everybody do, where these
+#: differ by 10 % (``python -m benchmarks.preflight simulated --moments 0.1``).
 SUSPICIOUS = 1.2
 
 
@@ -26,6 +26,8 @@ class WorkerComparison:
 
     #: Its ratio, as below, with those of its peers, and its logarithm in units of the spread of healthy workers.
     evidence: Evidence
+    #: Ratio that most of its peers, half of them or more, do not exceed; infinite if half of them failed.
+    of_most: float = math.nan
     #: True if it is slow by turns with good workers; None without any, or with too few.
     confirmed: bool | None = None
 
@@ -48,7 +50,7 @@ class WorkerComparison:
 
     def _is_beyond(self, bound: float) -> bool:
         """True if it is slower than most peers too: nobody is slow because one is very fast."""
-        return self.ratio >= bound and self.ratio / self.evidence.peers >= bound
+        return self.ratio >= bound and self.ratio / self.of_most >= bound
 
 
 def compare_alone(subjects: Iterable[Subject]) -> dict[str, dict[Component, WorkerComparison]]:
@@ -90,17 +92,32 @@ def _compared(component: Component, readings: Mapping[str, Reading]) -> dict[str
     by_address = {}
     for who, (address, reading) in enumerate(readings.items()):
         evidence = beside_peers(str(component), ratios, who, z=float(z[who]), tasks=reading.count)
-        by_address[address] = WorkerComparison(evidence)
+        comparison = WorkerComparison(evidence, _upper_median_without(ratios, who))
         if turns := reading.beside:
-            in_turns = replace(evidence, value=median(turns))
-            by_address[address] = WorkerComparison(in_turns, is_confirmed(evidence.value, turns))
+            in_turns, confirmed = replace(evidence, value=median(turns)), is_confirmed(evidence.value, turns)
+            comparison = replace(comparison, evidence=in_turns, confirmed=confirmed)
+        by_address[address] = comparison
     return by_address
+
+
+def _upper_median_without(ratios: Floats, who: int) -> float:
+    """Upper one of the two middle ratios of all others, so that half of the peers are not most of them.
+
+    With the mean of both, or without those that failed, three of five workers are named that take twice as long as the
+    other two, and all six of ten that failed.
+    """
+    others = np.sort(np.delete(ratios, who))
+    return float(others[len(others) // 2]) if len(others) else math.nan
 
 
 #: Measurements in turns with a good worker, next to each other in time, that settle whether a worker is slow. A guess.
 PAIRS = 5
 #: Two turns are enough if the worker takes this many times as long in each, and did when it was suspected. A guess.
 MUCH_SLOWER = 2.0
+#: Ratio below which a turn speaks for the worker. With 1.2, from which a worker is suspected, .40 of the workers that
+#: take 1.3 times as long are confirmed, where turns differ by 10 %, and .60 of those of 1.4 times at 15 %; in place of
+#: .47 and .67.
+ALIKE = 1.15
 
 
 def is_confirmed(first: float, ratios: Sequence[float]) -> bool | None:
@@ -108,7 +125,7 @@ def is_confirmed(first: float, ratios: Sequence[float]) -> bool | None:
 
     ``first`` is the ratio to its peers, for which it is suspected. What slows both, such as their machine, cancels.
     """
-    if sum(ratio < SUSPICIOUS for ratio in ratios) >= TWICE:  # which speak for the worker
+    if sum(ratio < ALIKE for ratio in ratios) >= TWICE:
         return False
     if len(ratios) >= TWICE and min(first, *ratios) >= MUCH_SLOWER:
         return True

@@ -18,7 +18,7 @@ from dask_efficiency.plugin import names
 from dask_efficiency.plugin.guard import MAX_REASON
 from dask_efficiency.plugin.plain import carried
 from dask_efficiency.preflights.hardware.host import REPEATS
-from dask_efficiency.preflights.judge.alone import PAIRS, SUSPICIOUS, compare_alone, suspects, unsettled, with_pair
+from dask_efficiency.preflights.judge.alone import ALIKE, PAIRS, compare_alone, suspects, unsettled, with_pair
 from dask_efficiency.preflights.judge.links import MeasuredPair, MeasuredPairs
 from dask_efficiency.preflights.judge.pairs import Pair, everybody_if_slow, first_round, in_doubt, next_round, startable
 from dask_efficiency.preflights.judge.readings import Component, Reading, better, read_measurements
@@ -280,7 +280,7 @@ class Preflight:
         }
 
         def unusual(address: str) -> tuple[bool, bool, float]:
-            is_fast = fastest.get(address, 1.0) < 1 / SUSPICIOUS
+            is_fast = fastest.get(address, 1.0) < 1 / ALIKE
             return good[address].machine != candidate.machine, is_fast, self.random.random()
 
         return [good[address] for address in sorted(good, key=unusual)[:GOOD_WORKERS]]

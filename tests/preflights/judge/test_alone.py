@@ -10,14 +10,13 @@ from hypothesis import strategies as st
 from dask_efficiency.preflights.judge.alone import (
     MUCH_SLOWER,
     PAIRS,
-    SUSPICIOUS,
     compare_alone,
     is_confirmed,
     suspects,
     unsettled,
     with_pair,
 )
-from dask_efficiency.preflights.judge.readings import THRESHOLD, TWICE, Component, Reading, Subject
+from dask_efficiency.preflights.judge.readings import THRESHOLD, Component, Reading, Subject
 from dask_efficiency.preflights.judge.verdict import judge
 from tests.preflights.judge.clusters import subject
 
@@ -37,12 +36,16 @@ def test_two_pairs_confirm_a_much_slower_worker(ratios: list[float]) -> None:
 
 @given(
     st.lists(st.floats(0.5, 100.0), max_size=PAIRS),
-    st.lists(st.floats(0.5, SUSPICIOUS, exclude_max=True), min_size=2),
+    st.lists(st.floats(0.5, 1.15, exclude_max=True), min_size=2),
     st.floats(THRESHOLD, 100.0),
 )
 def test_enough_equal_pairs_clear_a_suspect_however_slow_others_were(slow, alike, first) -> None:
-    assert len(alike) >= TWICE
     assert is_confirmed(first, [*slow, *alike]) is False
+
+
+def test_a_turn_of_1_15_or_more_does_not_speak_for_the_worker() -> None:
+    assert is_confirmed(1.4, [1.4, 1.19, 1.4, 1.15, 1.4]) is True
+    assert is_confirmed(1.4, [1.4, 1.14, 1.4, 1.14]) is False
 
 
 @given(ratios_of_pairs.filter(lambda ratios: is_confirmed(1.5, ratios) is None), st.floats(0.5, 5.0))
@@ -107,8 +110,27 @@ def of_rates(**rates: float) -> list[Subject]:
         ({"fast": 6.0, "a": 2.0, "b": 2.0, "c": 2.0}, set()),  # one very fast worker makes no other slow
         ({"fast": 6.0, "a": 3.0, "b": 3.0, "c": 3.0, "d": 1.0}, {"d"}),
         ({"a": 3.0, "b": 3.0, "c": 1.5, "d": 1.5}, {"c", "d"}),
+        ({"a": 3.0, "b": 1.5, "c": 1.5}, set()),  # half of the peers are not most of them
+        ({"a": 3.0, "b": 3.0, "c": 1.5, "d": 1.5, "e": 1.5}, set()),
+        ({"a": 3.2, "b": 3.2, "c": 3.2, "d": 2.0, "e": 2.0, "f": 2.0, "g": 2.0}, set()),
     ],
 )
 def test_suspects_are_slower_than_most_peers(rates: dict[str, float], named: set[str]) -> None:
     assert suspects(compare_alone(of_rates(**rates))).keys() == named
     assert {finding.worker for finding in judge(of_rates(**rates), [], at=0.0)} <= named
+
+
+@pytest.mark.parametrize(
+    ("rates", "named"),
+    [
+        ({"a": 3.0, "b": 2.0, "c": 0.0}, {"c"}),  # a peer that failed is slower too
+        ({"a": 3.0, "b": 1.5, "c": 0.0, "d": 0.0}, {"c", "d"}),
+        (
+            dict(zip("abcd", [3.0] * 4, strict=True)) | dict.fromkeys("efghij", 0.0),
+            set(),
+        ),  # where most fail it is no fault of theirs
+    ],
+)
+def test_a_reading_that_failed_is_named_and_counts_as_a_slow_peer(rates: dict[str, float], named: set[str]) -> None:
+    assert not suspects(compare_alone(of_rates(**rates)))
+    assert {finding.worker for finding in judge(of_rates(**rates), [], at=0.0)} == named

@@ -11,8 +11,7 @@ import pytest
 from benchmarks.preflight_simulated import SimulatedLoop, Workers
 from dask_efficiency.accounts.slow_worker import Cause
 from dask_efficiency.plugin import names
-from dask_efficiency.preflights.judge.alone import PAIRS
-from dask_efficiency.preflights.judge.readings import TWICE, Component, Subject
+from dask_efficiency.preflights.judge.readings import Component, Subject
 from dask_efficiency.preflights.judge.result import PreflightResult, decode, encode
 from dask_efficiency.preflights.scheduler.plan import Candidate, Plan
 from dask_efficiency.preflights.scheduler.preflight import CONFIRMATIONS, Preflight
@@ -137,8 +136,8 @@ def test_a_suspect_is_measured_in_turns_with_others_until_it_is_confirmed_or_cle
         return workers.steps.count(names.MEASURE)
 
     assert measured({}) == 5
-    assert measured({"cpu": 3.0}) == 6 + 2 * TWICE
-    assert measured({"cpu": 1.6}) == 6 + 2 * PAIRS
+    assert measured({"cpu": 3.0}) == 10
+    assert measured({"cpu": 1.6}) == 16
 
 
 def test_healthy_workers_are_measured_once_and_in_one_pair_each() -> None:
