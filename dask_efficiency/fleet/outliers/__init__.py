@@ -34,9 +34,9 @@ difference from *the others*, and stays away for minutes. This folder answers fo
    blocks but the 15 % nearest to the past. A burst, however high, keeps none. The squares of all signals are added up.
 5. *Scores.* The root of the largest sum, over ``limit(signals x workers)``. Above 0.8 a
    worker is an outlier.
-6. *Culprits.* Who has half of the highest score; and half of that half, if it begins within 15 s of one who has: they
-   have a fault in common. The onset of each is fitted to its strongest signals. Who begins later, within two minutes,
-   is a victim. If more than two are left, and more than a quarter of the group, the
+6. *Culprits.* Who has half of the highest score, or 0.7 of that half and began within 10 s of one who has. The onset of
+   each is fitted to its strongest signals. Those that begin within 15 s of each other have a fault in common; who
+   begins later, within two minutes, is a victim. If more than two are left, and more than a quarter of the group, the
    job treats machines unlike each other, and nobody is named.
 
 **States of a past.** "Away" needs a where-from, and what is known of that differs from worker to worker:

@@ -39,7 +39,7 @@ _USUAL_LEVEL = 0.75
 #: that do not matter. A guess.
 _RARE_LEVEL = 0.1
 
-TINY = np.finfo(np.float32).tiny
+_TINY = np.finfo(np.float32).tiny
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,7 +147,7 @@ def block_signals(series: MetricSeries, *, floor: Values | None = None) -> Block
     means, variances = _moments(values - usual, each)
     if floor is None:
         noise = np.nan_to_num(median(variances.reshape(len(variances), -1)))
-        floor = np.maximum.reduce([(_MIN_NOISE * least) ** 2, 1e-3 * noise, np.full_like(noise, TINY)])
+        floor = np.maximum.reduce([(_MIN_NOISE * least) ** 2, 1e-3 * noise, np.full_like(noise, _TINY)])
     logs = np.log(np.maximum(variances, floor[:, None, None]))
     signals = np.concatenate([means, logs, _movements(values, floor, each)])
     middle = median(signals[:, peers], 1, keepdims=True)

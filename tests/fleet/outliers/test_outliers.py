@@ -248,6 +248,15 @@ def test_faults_that_begin_together_are_two_and_one_that_follows_shortly_is_a_co
     assert workers_of(find_outliers(_series(values))) == found
 
 
+@pytest.mark.parametrize(("machines", "others"), [(8, 1), (8, 2), (12, 2), (12, 4), (64, 4)])
+def test_effects_of_a_third_of_a_fault_ten_seconds_later_neither_are_named_nor_silence_it(machines, others):
+    values = 1 + 0.02 * noise(3, 1, 180) + 0.03 * noise(3, machines, 180, seed=1)
+    values[:, 0, 100:] += 1.0
+    values[:, 1 : 1 + others, 102:] += 0.35
+    series = replace(_series(values, ("x", "y", "z")), step_seconds=5.0)
+    assert workers_of(find_outliers(series)) == {"0"}
+
+
 @pytest.mark.parametrize("step_seconds", [1, 5, 15])
 def test_faults_of_four_machines_at_once_are_four(step_seconds):
     values = healthy(64, seconds=900)
@@ -365,6 +374,16 @@ def test_swings_have_an_onset_too():
     values = healthy(16, seconds=900)
     values[0, 3, 300:] += 5 * np.random.default_rng(1).standard_normal(600)
     assert _of(values, begin=270, kind="swings") == pytest.approx(300, abs=21)
+
+
+def test_the_onset_of_swings_of_a_metric_in_steps_is_mostly_found_within_20_seconds():
+    off = []
+    for seed in range(20):
+        values = 0.5 + 0.05 * noise(2, 8, 180, seed=seed)
+        values[0, 3, 90:] = 0.5 + 0.15 * noise(90, seed=100 + seed)
+        values = np.round(values / 0.02) * 0.02
+        off.append(abs(_of(values, begin=88, kind="swings", step_seconds=5.0) - 450))
+    assert np.median(off) < 20
 
 
 def test_samples_that_are_missing_and_a_window_that_ends_soon_do_no_harm():
