@@ -82,8 +82,8 @@ def observations_of(work: TaskTimes) -> list[Observations]:
     share = np.where(computing, np.maximum(cpu, MIN_SHARE * took) / took, np.nan)
     spare = np.where(computing, took - cpu + MIN_SHARE * took, np.nan)
     size = np.log(np.fmax(work.input_bytes, 0.0) + 1.0)
-    # Longer tasks count for more, within a bound. Without it a healthy worker with 2 of 40 tasks 20 times as long is named
-    # in 25 of 40 runs, in place of 2.
+    # Longer tasks count for more, within a bound. Without it a healthy worker is named in 25 of 40 runs, in place of 2,
+    # as 2 of its 40 tasks take 20 times as long.
     of_time = np.sqrt(np.minimum(took, FAR_MORE * medians(took, work.kind, len(work.kinds))[work.kind]))
     alike, unsized, ended = np.ones(len(took)), np.full(len(took), np.nan), ~work.running
     non_cpu = (np.log(spare) - np.log(share * took + MIN_SHARE * took)) / 2
