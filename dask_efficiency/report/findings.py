@@ -85,6 +85,8 @@ NAMED = frozenset({"slow-worker", "slow-host", "repeats", "reads-again", WHOLE_I
 #: Loss while one task puts a result together, which is part of its way to the client.
 FETCHED = "idle/parallelism"
 OF_GRAPH = "idle/graph"
+#: Part of what many small graphs and their tasks cost from which it is for the graphs. By judgement.
+PART_OF_GRAPHS = 1 / 3
 SLEEP = "thread-noncpu/sleep"
 #: Process memory above the limit, told where neither spilling nor pauses are, which have the size as well.
 OVER_LIMIT = "over-limit"
@@ -110,7 +112,8 @@ def find(report: EfficiencyReport) -> tuple[Finding, ...]:
     much, explained = much_of_all(report, facts, exact)
     if holds_any(("many-small",), facts):  # computed together, these are few graphs, and taken in once
         lost = {one.kind: one.lost_seconds for one in found}
-        explained |= {"small-tasks"} if lost.get(OF_GRAPH, 0.0) > lost.get("small-tasks", 0.0) else set()
+        of_graphs, of_small = lost.get(OF_GRAPH, 0.0), lost.get("small-tasks", 0.0)
+        explained |= {"small-tasks"} if of_graphs > PART_OF_GRAPHS * (of_graphs + of_small) else set()
     if _mostly_again(report, found):
         explained |= {"small-tasks"}
     found = _computed_first(report, [one for one in found if one.kind not in explained]) + much
@@ -294,7 +297,9 @@ def _losses(report: EfficiencyReport, facts: Conditions, exact: Sequence[Profile
         part for part in worth if part.kind in of_waiting or (part.kind in of_small and part.kind not in report.savings)
     ]
     graph = sum(part.ns for part in joined if part.kind == OF_GRAPH)
-    if of_small and 2 * graph > sum(part.ns for part in joined):  # graphs, not the number of their tasks, cost most
+    # Graphs, not the number of their tasks, cost most; or much, where each has few and the next is taken in meanwhile.
+    part_of_graphs = PART_OF_GRAPHS if holds_any(("many-small",), facts) else MOST
+    if of_small and graph > part_of_graphs * sum(part.ns for part in joined):
         joined = [part for part in joined if part.kind != OF_GRAPH or part.kind in of_waiting]
     if facts.no_scheduling:  # that explains some, or all, of the waiting
         of_others = FOR_SCHEDULER if facts.one_by_one else (*FOR_SCHEDULER, "graph", UNKNOWN, "")
