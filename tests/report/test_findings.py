@@ -301,7 +301,7 @@ def test_small_tasks_are_one_fault_with_one_cure() -> None:
     sent = replace(report, skew=parquet, computed_by=dict.fromkeys(parquet, "`table.x.sum().compute()` in etl.py:8"))
     assert find(sent)[0].where == "computed by `table.x.sum().compute()` in etl.py:8"
     assert find(sent)[0].title == "Small Parquet files, each read by small tasks"
-    # of several lines, none of which sent most of them, none is named
+    # of several lines, none of which sent most of them, one that sent much
     several = {"read_parquet-getitem": "`a.compute()` in etl.py:8", "chunk": "`b.compute()` in etl.py:9"}
     even = replace(sent, skew={name: skew(count=500) for name in parquet}, computed_by=several)
     assert find(even)[0].where == "computed by `a.compute()` in etl.py:8 and by other lines"

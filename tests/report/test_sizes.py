@@ -1,4 +1,5 @@
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import pytest
@@ -140,6 +141,17 @@ def test_tasks_of_graphs_one_after_the_other_do_not_run_together() -> None:
     assert sizes_of(few).smaller == 0
     assert sizes_of(replace(few, rounds=50)).smaller == 4
     assert sizes_of(replace(few, rounds=201)).smaller == 0  # not in all of them
+
+
+def test_tasks_of_many_operations_are_joined_for_each_rather_than_partitions() -> None:
+    of = partial(replace, CHUNK, median_bytes=0.0)
+    (found, *_) = find(small(skew={"assign": of(groups=100)}))  # each of 16 chunks, one for each thread
+    assert found.advice == "Do more in each task, as by map_partitions(): 1600 tasks of 3.3 ms are of 100 operations."
+    assert "times_as_large" not in found.evidence
+    # Of two operations, 800 of each.
+    assert sizes_of(small(skew={"assign": of(groups=2)})).times == 30
+    # Graphs that ran one after the other had one each.
+    assert sizes_of(small(skew={"assign": of(groups=100)}, rounds=100)).operations == 0
 
 
 def test_one_thread_cannot_be_fewer() -> None:
