@@ -13,6 +13,7 @@ from dask_efficiency.accounts.buckets import GOOD, HELD, Bucket
 from dask_efficiency.accounts.rows import OTHER
 from dask_efficiency.accounts.skew import Skew
 from dask_efficiency.report.model import EfficiencyReport
+from dask_efficiency.report.wall_clock import MANY_ROUNDS
 from dask_efficiency.show.figures import format_bytes, format_count, format_number, format_seconds
 from dask_efficiency.show.finding import MOST
 
@@ -85,6 +86,8 @@ class Sizes:
         smaller = max(self.smaller, 1)
         these = self.small.words(self.rounds)
         larger = f"Use fewer threads: {these} are too few to be joined, and too small for so many threads"
+        if self.rounds >= MANY_ROUNDS:
+            larger = f"Use larger partitions, or compute several results by one dask.compute(): {these} are few in each"
         if self.times > 1:
             larger = f"Make partitions {self.times} times as large, from {these} to {format_number(fewer)} tasks"
             larger += f": {call}" if call else ""
