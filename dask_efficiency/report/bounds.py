@@ -11,6 +11,8 @@ from dask_efficiency.show.finding import Basis, Finding
 
 #: Evidence key: seconds that the cure of a loss saves where these are too few to be promised.
 OF_CURE = "cure_saves_seconds"
+#: Seconds of a task below which most of it is the time to call it: Dask spends about as much on each.
+CALLING = 0.001
 CORE = cause_name(Bucket.THREAD_NONCPU, "core")
 
 
@@ -52,6 +54,19 @@ def bounded_saving(report: EfficiencyReport, kind: str, lost_seconds: float) -> 
     most = min(lost_seconds / report.mean_threads, largest_saving(report, kind))
     of_others = without_others(report) if kind == CORE else None
     return most if of_others is None else min(most, of_others)
+
+
+def by_fewer_tasks(report: EfficiencyReport, one: Finding, *, times: int, seconds: float) -> Finding:
+    """Widen a replayed saving by larger partitions, so many ``times`` as large, of tasks of so many ``seconds``.
+
+    A replay has the cluster's work for fewer tasks: the client has less to do, too, and tiny tasks are mostly the time
+    to call them.
+    """
+    if one.saves_interval is None or times <= 1:
+        return one
+    calling = report.cluster_seconds - largest_saving(report) if seconds < CALLING else 0.0
+    low, high = one.saves_interval
+    return replace(one, saves_interval=(low, high + (1.0 - 1.0 / times) * (report.client_seconds + calling)))
 
 
 def kept_promise(report: EfficiencyReport, one: Finding, least: float) -> Finding:

@@ -10,7 +10,7 @@ from typing import Any
 from dask_efficiency.accounts.buckets import HELD, UNKNOWN, Bucket
 from dask_efficiency.report.again import computed_again
 from dask_efficiency.report.blocks import FOR_SCHEDULER, stacks_beside_tasks
-from dask_efficiency.report.bounds import CORE, OF_CURE, bounded_saving, kept_promise, largest_saving
+from dask_efficiency.report.bounds import CORE, OF_CURE, bounded_saving, by_fewer_tasks, kept_promise, largest_saving
 from dask_efficiency.report.computed_first import computed_first
 from dask_efficiency.report.computing import GIL, MAY_GO
 from dask_efficiency.report.conditions import NOTHING_KNOWN, Conditions
@@ -322,7 +322,8 @@ def _losses(report: EfficiencyReport, facts: Conditions, exact: Sequence[Profile
         of_all = _beside("small-tasks", facts, where=sender_of_most(report), lost_seconds=lost, evidence=evidence)
         bounded = _bounded(of_all, min(lost / report.mean_threads, largest_saving(report)))
         saved = report.savings.get("small-tasks")
-        plain = of_all = _with_replay(report, of_all, saved) if saved else bounded
+        of_all, small = (_with_replay(report, of_all, saved) if saved else bounded), facts.sizes.small
+        plain = of_all = by_fewer_tasks(report, of_all, times=facts.sizes.times, seconds=small.seconds)
         for activity in ("build", "send") if facts.scattered_in_turn else ("build",):
             rows = [(row.stack, row.ns) for row in report.client if row.activity == activity]
             of_all = with_recipe(report, of_all, rows, tasks_by_prefix(report)) if of_all is plain else of_all

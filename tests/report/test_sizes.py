@@ -7,6 +7,7 @@ import pytest
 from dask_efficiency import EfficiencyReport
 from dask_efficiency.accounts.lines import Frame
 from dask_efficiency.accounts.metered import BYTES, HOST, LIMIT, MEMORY, PROCESS
+from dask_efficiency.report.bounds import largest_saving
 from dask_efficiency.report.conditions_of import conditions_of
 from dask_efficiency.report.findings import find
 from dask_efficiency.report.kinds import advice
@@ -54,6 +55,18 @@ def test_chunks_are_as_large_as_tasks_of_a_tenth_of_a_second_need() -> None:
     assert found.basis is Basis.BOUNDED
     replayed = find(small(savings={"small-tasks": Saved(4.0, 3.0, 4.5)}))[0]
     assert (replayed.basis, replayed.saves_seconds, replayed.saves_interval) == (Basis.REPLAYED, 4.0, (3.0, 4.5))
+
+
+def test_fewer_tasks_also_save_the_clients_work_for_each_and_the_time_to_call_tiny_ones() -> None:
+    saved = {"small-tasks": Saved(4.0, 3.0, 4.5)}
+    # The client worked for 3 s beside the 10 s of the cluster, on tasks of which 1 in 30 is left.
+    (found, *_) = find(small(savings=saved, window_seconds=13.0))
+    assert (found.saves_seconds, found.saves_interval) == (4.0, (3.0, pytest.approx(4.5 + 3.0 * 29 / 30)))
+    tiny = {"random_sample": replace(CHUNK, median_seconds=0.0005)}
+    (found, *_) = find(small(savings=saved, window_seconds=13.0, skew=tiny))
+    left = 10.0 - largest_saving(small())
+    assert left > 1.0
+    assert found.saves_interval == (3.0, pytest.approx(4.5 + (3.0 + left) * 29 / 30))
 
 
 @pytest.mark.parametrize(
