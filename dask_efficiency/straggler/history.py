@@ -47,9 +47,6 @@ class Interval:
 
 #: Nanoseconds for which a comparison waits, at most, for enough tasks or transfers; a guess.
 MAX_WAIT_NS = 60_000_000_000
-#: Weight with which what is usual follows each new interval: of a worker's own tasks, and the spread of the healthy; a
-#: guess.
-LEARNING = 0.15
 
 #: Intervals remembered: four minutes at 2.5 s need 96. There is room for 8 at first, and for more as the window needs
 #: them: large clusters have longer intervals.

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from dask_efficiency.accounts.tables import Bool
 from dask_efficiency.straggler.columns import MAX_COLUMNS, QUIET_NS, Columns, WorkerArrays
-from dask_efficiency.straggler.history import LEARNING, MAX_WAIT_NS, Interval
+from dask_efficiency.straggler.history import MAX_WAIT_NS, Interval
 from dask_efficiency.straggler.observations import MAX_POWER
 from dask_efficiency.straggler.peers import (
     MIN_ALIKE,
@@ -42,8 +42,9 @@ MIN_SIZE_VARIANCE = 0.1
 #: Guesses.
 USUAL_TASKS = 2.0
 MAX_NOISE = 2.0
-#: Intervals before a worker's own history counts; a guess.
+#: Intervals before a worker's own history counts, and the weight with which it learns from each new one; guesses.
 MIN_HISTORY = 6
+LEARNING = 0.15
 #: Running tasks that must take longer than others': a single one may just be a long task.
 MIN_RUNNING = 2
 #: Residual of a running task, or logarithm of the size of an input, beyond what ended tasks show.

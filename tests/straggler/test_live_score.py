@@ -45,7 +45,7 @@ def test_the_usual_spread_follows_slowly() -> None:
     scoring = LiveScoring()
     for far in (0.01, 0.09):
         scored(far, intervals=7, tasks=3.0, scoring=scoring)
-    usual = math.sqrt((0.85 * 0.01**2 + 0.15 * 0.09**2) / 2)
+    usual = math.sqrt((0.95 * 0.01**2 + 0.05 * 0.09**2) / 2)
     now = scored(1e-3, intervals=7, tasks=3.0, scoring=scoring)
     assert now.z[DURATION, 2] == pytest.approx(1e-3 / math.hypot(usual, 0.03), rel=1e-3)
 

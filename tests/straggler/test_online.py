@@ -152,6 +152,20 @@ def test_no_worker_is_blamed_without_a_fault_of_its_own(case: str) -> None:
     assert SimulatedCluster(cluster).run(seconds).found == []
 
 
+def wandering(seed: int) -> Callable[[float], float]:
+    """Slowness of a worker that changes at random every 5 s."""
+    drawn = np.random.default_rng(seed).lognormal(0, 0.3, 100)
+    return lambda at: float(drawn[int(max(at, 0.0) / 5)])
+
+
+def test_workers_whose_speed_changes_at_random_are_hardly_ever_blamed() -> None:
+    blamed = 0
+    for seed in range(8):
+        cluster = among(4, {i: {"slowness": wandering(100 * seed + i)} for i in range(4)})
+        blamed += bool(SimulatedCluster(cluster, seed).run(200).found)
+    assert blamed <= 1
+
+
 DRAWS: dict[str, Callable[[np.random.Generator], float]] = {
     "healthy": lambda rng: rng.lognormal(0, 0.1),
     "lognormal": lambda rng: rng.lognormal(0, 1),
