@@ -190,8 +190,8 @@ class Skew:
     working_alone: bool = False
     #: Bytes beyond results that the tasks that ran alone left behind, all together; 0 if few did.
     left_bytes: float = 0.0
-    #: Groups of Dask's that the prefix had in a client's graphs, one for each operation of a collection; 0 if unknown.
-    groups: int = 0
+    #: Tasks in Dask's group of a task, which is of one operation of a collection, in the mean of all; 0 if unknown.
+    in_a_group: float = 0.0
 
     @property
     def times_longer(self) -> float:
@@ -216,17 +216,17 @@ def merge_sizes(total: dict[str, TaskSizes], more: Mapping[str, TaskSizes]) -> N
 
 
 def skew_by_prefix(
-    sizes: Mapping[str, TaskSizes], alone: Mapping[str, int], groups: Mapping[str, int] = MappingProxyType({})
+    sizes: Mapping[str, TaskSizes], alone: Mapping[str, int], in_a_group: Mapping[str, float] = MappingProxyType({})
 ) -> dict[str, Skew]:
     """Compare the tasks of each prefix, by sizes of all workers and time alone by key, at most of the longest run."""
     return {
-        prefix: _skew(one, one.longest, alone.get(one.longest.key, 0), groups.get(prefix, 0))
+        prefix: _skew(one, one.longest, alone.get(one.longest.key, 0), in_a_group.get(prefix, 0.0))
         for prefix, one in sizes.items()
         if one.longest is not None
     }
 
 
-def _skew(sizes: TaskSizes, longest: Most, alone: int, groups: int) -> Skew:
+def _skew(sizes: TaskSizes, longest: Most, alone: int, in_a_group: float) -> Skew:
     def figures(sketch: Sketch, most: int, unit: float) -> tuple[float, float, float]:
         """Median, 95 % quantile and maximum; an estimate may be beyond what is known to be the most."""
         return min(most, sketch.quantile(0.5)) / unit, min(most, sketch.quantile(0.95)) / unit, most / unit
@@ -241,7 +241,7 @@ def _skew(sizes: TaskSizes, longest: Most, alone: int, groups: int) -> Skew:
     return Skew(
         *(sizes.ns.count, *seconds, longest.key, *nbytes, largest.key, min(alone, longest.n) / 1e9),
         *(working.count, *figures(working, hungriest.n, 1.0), hungriest.key, by_itself, float(sizes.left)),
-        groups,
+        in_a_group,
     )
 
 

@@ -12,7 +12,9 @@ from dask_efficiency.accounts.lines import Stack
 from dask_efficiency.report.model import EfficiencyReport
 from dask_efficiency.report.values import ProfileRow, Repeat
 
-_OF_DASK = re.compile(r"(^|[/\\])dask[/\\]")
+_OF_DASK = re.compile(
+    r"(^|[/\\])dask[/\\]((array|bag|bytes|dataframe)[/\\]|(_task_spec|base|blockwise|core|delayed|layers|utils)\.py$)"
+)
 #: Names of operators by those of NumPy's functions that compute them.
 _OPERATORS = {
     "subtract": "sub",

@@ -39,7 +39,7 @@ one-by-one: The client waited for each result
     sent-by-library: Look for an option by which {sent_by} computes less: it sent {graphs}, one after the other.
     Send tasks together, as by client.map, and gather their results together: {graphs} came one by one.
 small-tasks: Too many small tasks
-    many-operations: Do more in each task, as by map_partitions(): {small} are of {operations} operations.
+    many-operations: Do more in each task, by map_partitions() or map_blocks(): {small} are of {operations} operations.
     larger: {resized}.
     Make partitions bigger, or fuse tasks: those of {task} end before the scheduler hands out more.
 heavy-tasks: Each task carries a large object

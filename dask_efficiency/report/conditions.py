@@ -145,6 +145,7 @@ class Conditions:
     failed: int = 0
     #: Type of large objects from worker to worker whose size Dask does not know by itself; may be empty.
     large_objects: str = ""
+    data_in_graphs: bool = False  # graphs, or their tasks, are large
     joining: bool = False  # only that explains unmeasured time
     came_and_went: bool = False
     ran_in_turn: bool = False  # tasks that all waited for ran one after the other

@@ -38,7 +38,7 @@ from dask_efficiency.report.conditions import NOTHING_MOVED, OF_THREADS, ROUND_T
 from dask_efficiency.report.gil import longest_holder, share_of_holders, under_gil, works_on_text
 from dask_efficiency.report.gpu import waiting_seconds
 from dask_efficiency.report.memory_needs import needs_of
-from dask_efficiency.report.messages import objects_fetched
+from dask_efficiency.report.messages import kind_of, loads, objects_fetched
 from dask_efficiency.report.model import EfficiencyReport
 from dask_efficiency.report.sizes import sizes_of
 from dask_efficiency.report.skew import larger_input, longest_slept, median_seconds, ran_alone, ran_in_turn
@@ -144,6 +144,7 @@ def conditions_of(report: EfficiencyReport) -> Conditions:
         sent_by=sender.line.function if sender is not None and sender.by_library else "",
         in_turn=sender is not None and sender.share > MOST and waited_in_turn(report, sender.line),
         objects_fetched=objects_fetched(report),
+        data_in_graphs=any(kind_of(load) in ("large-graph", "heavy-tasks") for load in loads(report)),
         scatters=sum(part.calls for part in loop.handlers if part.name == "scatter") if loop is not None else 0,
         failed_attempts=report.tasks.get(Outcome.FAILED, 0),
         failed=sum(failure.tasks for failure in report.failures),

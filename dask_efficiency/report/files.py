@@ -67,7 +67,7 @@ _ADDED = frozenset(
         *("of_prefix", "carries", "total_bytes", "median_bytes", "largest_bytes"),
         *("in_threads", "last_memory", "memory_limit", "memory_timeline"),
         *("held_for", "held_at_peaks", "cluster_peak", "working_count", "median_working", "p95_working", "max_working"),
-        *("hungriest_key", "working_alone", "left_bytes", "groups"),
+        *("hungriest_key", "working_alone", "left_bytes", "in_a_group"),
     }
 )
 

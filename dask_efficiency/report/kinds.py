@@ -45,9 +45,8 @@ MANY_IN_LIBRARIES, NEARLY_AS_MANY = 0.25, 0.75
 #: Threads, as a share of the cores, up to which more of them have cores to run on. By judgement.
 SPARE = 0.5
 #: Seconds of building for each task from which it is what tasks are made of that takes long, a hundred times as long as
-#: one of a collection; and tasks of a graph below which taking it in takes long for what it is cut of, or for the data
-#: in it, rather than for their number. By judgement.
-LONG_BUILDING, FEW_IN_GRAPH, FEW_TASKS = 0.01, 10, 100
+#: one of a collection; and tasks of a graph below which taking it in takes long for what it is cut of. By judgement.
+LONG_BUILDING, FEW_IN_GRAPH = 0.01, 10
 #: Share of the cores in use, by anybody, from which processes find none; and objects from which it matters that each
 #: is pickled by itself on its way to a client, for some seconds. By judgement.
 FULL_CORES, MANY_OBJECTS = 0.9, 50_000
@@ -132,7 +131,7 @@ _CONDITIONS: Mapping[str, Callable[[Conditions], bool]] = {
     "sends": lambda facts: facts.client_activity == "send",
     "many-graphs": lambda facts: facts.graphs >= MANY_GRAPHS and facts.client_phase in ("optimize", "upload", "calls"),
     "many-small": lambda facts: facts.graphs >= MANY_GRAPHS and facts.tasks_per_graph < FEW_IN_GRAPH,
-    "few-in-graph": lambda facts: facts.tasks_per_graph < FEW_TASKS,
+    "data-in-graphs": lambda facts: facts.data_in_graphs,
     "optimizes": lambda facts: facts.client_phase == "optimize",
     "uploads": lambda facts: facts.client_phase == "upload",
     "calls": lambda facts: facts.client_phase == "calls" or facts.client_activity in ("call", "wait"),
@@ -360,7 +359,7 @@ idle/graph: Threads idle while the scheduler takes in a graph
     events: Send fewer, as by logging at a coarser level, or to files: they took {loop_share} of the scheduler's event loop.
     loop-held: Do without it, or speed it up: it took {loop_share} of the scheduler's event loop, busy {loop_busy} of the time.
     many-small: Compute all of it together, by one dask.compute(): {graphs} came, each with its whole collection.
-    few-in-graph: Load data in tasks, or persist() what is used again: each graph's data go through the scheduler.
+    data-in-graphs: Load data in tasks, or persist() what is used again: each graph's data go through the scheduler.
     long-tasks: Build smaller graphs, and keep large objects out of them: the scheduler takes each in as a whole.
     Make graphs smaller, by bigger partitions, and keep large objects out of them.
 idle/parallelism: Threads idle, too few tasks at a time

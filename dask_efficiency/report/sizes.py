@@ -185,7 +185,8 @@ def larger_partitions(
     most = max(small, key=lambda one: one.count, default=longest_prefix(known))
     wide = {prefix: one for prefix, one in known.items() if one.count > MOST * most.count}
     median, nbytes = most.median_seconds, _widest(most, known)
-    count = max(most.count // max(rounds, most.groups), 1)  # of one operation of a collection
+    operations = round(most.count / most.in_a_group) if most.in_a_group >= 1.0 else 0
+    count = max(most.count // max(rounds, operations), 1)
     longest = max(one.max_seconds for one in wide.values())
     room = memory / max(COPIES * nbytes, *(one.p95_working for one in wide.values()), 1e-9)
     wanted = int(min(TASK_SECONDS / seconds, count)) if seconds > 0 else 0
@@ -197,7 +198,7 @@ def larger_partitions(
         times if times > 1 else 0,
         wanted if wanted > 1 else 0,
         room < by_threads,
-        most.groups if most.groups > rounds else 0,
+        operations if operations > rounds else 0,
     )
     return Larger(*found, Alike(most.count, median, nbytes), wide)
 

@@ -47,8 +47,8 @@ def test_chunks_that_several_results_are_made_of_are_repeated_within_their_tasks
         data.min().compute(), data.max().compute(), data.mean().compute()
     within = {repeat.name: (repeat.tasks, repeat.times) for repeat in report.repeats.values() if repeat.within}
     assert within["computed_for_long"] == (16, 3)
-    # One in each of three graphs.
-    assert {report.skew[repeat.within].groups for repeat in report.repeats.values() if repeat.within} == {3}
+    # Three graphs of eight tasks each.
+    assert {report.skew[repeat.within].in_a_group for repeat in report.repeats.values() if repeat.within} == {8.0}
     (found,) = (one for one in report.findings if one.kind == "repeats")
     assert found.where.startswith("16 tasks, up to 3 times, most of computed_for_long in ")
     # Two of three times of what is most of the time.

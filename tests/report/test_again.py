@@ -47,6 +47,16 @@ def test_steps_without_samples_cost_nothing_that_is_known() -> None:
     assert computed_again(report, exact_stacks(report)) is None
 
 
+def test_frames_of_dask_stand_before_the_step_and_a_folder_of_that_name_does_not() -> None:
+    called = Frame("_pass_extra_kwargs", "/venv/lib/python3.12/site-packages/dask/array/core.py", 2000)
+    stack = (called, Frame("decoded", "/home/dask/prog.py", 3))
+    report = of({"decoded in load-sum": Repeat(20, 2, "decoded", "load-sum")})
+    report = replace(report, profile=(ProfileRow("thread-cpu", "", "load-sum", stack, 5),))
+    again = computed_again(report, exact_stacks(report))
+    assert again is not None
+    assert again.seconds == 20.0
+
+
 def test_tasks_of_their_own_count_whole() -> None:
     report = of({"load-sum": Repeat(5, 2)})
     again = computed_again(report, exact_stacks(report))

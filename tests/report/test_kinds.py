@@ -102,7 +102,7 @@ CURES = [
         {"threads": 16.0},
     ),
     ("idle/graph", "Compute all of it together", {"graphs": 220, "tasks_per_graph": 2.0}),
-    ("idle/graph", "Load data in tasks", {"graphs": 5, "tasks_per_graph": 14.0}),
+    ("idle/graph", "Load data in tasks", {"data_in_graphs": True}),
     ("thread-noncpu/core", "Leave a core to the client", {"libraries": 0.0}),
     ("overhead overhead/event-loop overhead/unknown", "Give workers more memory, or make", {"spilling": 0.1}),
     (

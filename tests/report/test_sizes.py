@@ -158,13 +158,16 @@ def test_tasks_of_graphs_one_after_the_other_do_not_run_together() -> None:
 
 def test_tasks_of_many_operations_are_joined_for_each_rather_than_partitions() -> None:
     of = partial(replace, CHUNK, median_bytes=0.0)
-    (found, *_) = find(small(skew={"assign": of(groups=100)}))  # each of 16 chunks, one for each thread
-    assert found.advice == "Do more in each task, as by map_partitions(): 1600 tasks of 3.3 ms are of 100 operations."
+    (found, *_) = find(small(skew={"assign": of(in_a_group=16.0)}))  # each of 16 chunks, one for each thread
+    assert (
+        found.advice
+        == "Do more in each task, by map_partitions() or map_blocks(): 1600 tasks of 3.3 ms are of 100 operations."
+    )
     assert "times_as_large" not in found.evidence
-    # Of two operations, 800 of each.
-    assert sizes_of(small(skew={"assign": of(groups=2)})).times == 30
+    # Of two operations, 800 of each; or of many, of which one has most.
+    assert sizes_of(small(skew={"assign": of(in_a_group=800.0)})).times == 30
     # Graphs that ran one after the other had one each.
-    rounds = sizes_of(small(skew={"assign": of(groups=100)}, rounds=100))
+    rounds = sizes_of(small(skew={"assign": of(in_a_group=16.0)}, rounds=100))
     assert rounds.operations == 0
     assert rounds.words()["resized"] == (
         "Use larger partitions, or compute several results by one dask.compute(): "

@@ -15,14 +15,14 @@ from dask.utils import key_split
 
 #: Results within tasks of which it is kept which task had them last, as 64-bit hashes: about 25 MB when full.
 MAX_KEYS = 250_000
-#: Tasks of a graph that are looked into, of more those of some chunks: at most .1 s of the scheduler's event loop.
-MAX_TASKS = 10_000
+#: Steps of a graph's tasks that are looked at, of more those of some chunks: some .1 s of the scheduler's event loop.
+MAX_STEPS = 30_000
 #: Function of fused tasks, which computes a graph of their steps; and what stands before each index in the name of a
 #: step that Blockwise fused.
 _OF_FUSED = getattr(_task_spec, "_execute_subgraph", object())
-_INDEX = "_."
-#: Step whose chunk has the indices of its own in another order, as only its function says.
-_TRANSPOSED = "transpose"
+_INDEX, _NUMBERS = "_.", frozenset(map(str, range(100)))
+#: Steps whose chunk has the indices of its own in another order, as only their functions say.
+_TRANSPOSED = frozenset(("transpose", "chunk_einsum"))
 
 
 class InnerResult(NamedTuple):
@@ -60,10 +60,11 @@ class InnerResults:
         """
         fused = [(key, spec) for key, spec in tasks.items() if getattr(spec, "func", None) is _OF_FUSED]
         # The chunks of one graph of so many are among those of another of fewer.
-        every = 1 << ((len(fused) - 1) // MAX_TASKS).bit_length() if fused else 1
+        steps = sum(1 for _ in _steps(fused[0][1], _block(fused[0][0]))) if fused else 0
+        every = 1 << max(0, (len(fused) * steps - 1) // MAX_STEPS).bit_length()
         new: dict[int, int] = {}
         for key, spec in fused:
-            block = key[1:] if isinstance(key, tuple) else ()
+            block = _block(key)
             if every > 1 and hash(block or key) % every:
                 continue
             own, again, others = hash(key), [], set()
@@ -84,6 +85,11 @@ class InnerResults:
         self._holders.update(new)
         if len(self._holders) >= MAX_KEYS // 2:
             self._earlier, self._holders = self._holders, {}
+
+
+def _block(key: Any) -> tuple[Any, ...]:
+    """Indices of a task's chunk; empty if it is of none."""
+    return key[1:] if isinstance(key, tuple) else ()
 
 
 def _steps(spec: Any, block: tuple[Any, ...]) -> Iterator[Any]:
@@ -111,7 +117,8 @@ def _steps(spec: Any, block: tuple[Any, ...]) -> Iterator[Any]:
 def _positions(name: str) -> tuple[str, tuple[int, ...]]:
     """Name of a step that Blockwise fused, and the numbers of its chunk's indices among those of the task."""
     base, *positions = name.split(_INDEX)
-    return (base, tuple(map(int, positions))) if all(map(str.isdigit, positions)) else (name, ())
+    numbered = all(one in _NUMBERS for one in positions)
+    return (base, tuple(map(int, positions))) if numbered else (name, ())
 
 
 def _order(names: list[str], dimensions: int) -> list[int]:
@@ -124,7 +131,7 @@ def _order(names: list[str], dimensions: int) -> list[int]:
     last = next((base for base, positions in found if not positions), "")
     whole = next((positions for _, positions in found if len(positions) == dimensions), ())
     ascending = list(range(dimensions))
-    if dimensions == 1 or key_split(last) != _TRANSPOSED:
+    if dimensions == 1 or key_split(last) not in _TRANSPOSED:
         if [*whole] == ascending:
             return ascending
         if [*whole] == ascending[::-1]:

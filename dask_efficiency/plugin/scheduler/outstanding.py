@@ -20,6 +20,7 @@ from dask_efficiency.accounts.cluster.span_shares import MAX_DEPTH, NOBODY, Path
 from dask_efficiency.accounts.facts import SEPARATOR
 from dask_efficiency.accounts.intake import fitting
 from dask_efficiency.accounts.worker.log import prefix_of
+from dask_efficiency.plugin.guard import DataGuard
 from dask_efficiency.plugin.names import RECOMPUTED
 from dask_efficiency.plugin.patches import LONG_RUNNING, UPDATE_GRAPH, Replacements
 from dask_efficiency.plugin.scheduler.inner_results import InnerResult, InnerResults
@@ -149,7 +150,7 @@ class WorkTracker:
         #: By hash of a computed key: number of windows that had opened before it was computed last. The scheduler may
         #: forget the tasks in between.
         self._computed: dict[int, int] = {}
-        self._inner = InnerResults()
+        self._inner, self._odd = InnerResults(), DataGuard()
         self._opened = 0
         #: Keys of the results since :meth:`catch_up`, each with the address of the worker.
         self._results: list[tuple[Any, str]] = []
@@ -248,6 +249,11 @@ class WorkTracker:
         self.watched.update(
             key for key in keys if hash(key) in computed and (ts := tasks.get(key)) is not None and _is_alias(ts)
         )
+        self._odd("steps of tasks", self._count_inner, keys)
+
+    def _count_inner(self, keys: Iterable[Any]) -> None:
+        """Count what the tasks of a graph compute again within them."""
+        computed, tasks = self._computed, self._tasks
         specs = {key: getattr(ts, "run_spec", None) for key in keys if (ts := tasks.get(key)) is not None}
         for key, alike, again in self._inner.asked(specs, computed):
             for one in again:

@@ -157,8 +157,13 @@ def of_window(accounts: ClusterAccounts, opened: OpenWindow, closed: ClosedWindo
     profiles = Decoration("profiles", "profile", lambda: _profiles(closed.profiles, facts.own_prefixes()))
 
     def skew() -> dict[str, dict[str, Any]]:
-        groups = Counter(prefix_of(group.prefix.name) for group in opened.tasks if group.prefix is not None)
-        return {prefix: asdict(one) for prefix, one in skew_by_prefix(closed.profiles.skew, alone, groups).items()}
+        tasks, squares = Counter[str](), Counter[str]()
+        for group, n in opened.tasks.items():
+            if group.prefix is not None:
+                tasks[prefix_of(group.prefix.name)] += n
+                squares[prefix_of(group.prefix.name)] += n * n
+        in_a_group = {prefix: squares[prefix] / n for prefix, n in tasks.items()}
+        return {prefix: asdict(one) for prefix, one in skew_by_prefix(closed.profiles.skew, alone, in_a_group).items()}
 
     def of_other_work() -> list[str]:
         return spans.other_work_note(facts.whole, only=opened.only)

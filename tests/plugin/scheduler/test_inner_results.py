@@ -96,6 +96,19 @@ def test_blocks_that_blockwise_alone_fused_are_apart(again: Asked) -> None:
     assert again(ones.max())["halved"] == 8
 
 
+def test_names_of_any_kind_are_taken_as_they_are(again: Asked) -> None:
+    ones = da.ones(8, chunks=2)
+    for name in ("a_.\u00b2", "b_." + "9" * 5_000, "c_.7", "_."):
+        x = ones.map_blocks(halved, name=name)
+        assert again((x + 1).sum())[name] == 0
+
+
+def test_blocks_of_transposed_results_are_not_known(again: Asked) -> None:
+    z = da.random.default_rng(1).random((8, 8), chunks=2).map_blocks(halved)
+    assert "halved" not in again(da.einsum("ij->ji", z).blocks[:2, 2:])
+    assert "halved" not in again(z.blocks[:2, 2:].sum())
+
+
 def test_items_of_a_bag_are_computed_again(again: Asked) -> None:
     bag = db.from_sequence(range(40), npartitions=4).map(halved)
     assert again(bag.sum()) == {}
@@ -142,7 +155,7 @@ def test_what_is_kept_is_bounded_and_the_oldest_goes(again: Asked, monkeypatch: 
 
 
 def test_of_many_tasks_some_stand_for_all(again: Asked, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(inner_results, "MAX_TASKS", 100)
+    monkeypatch.setattr(inner_results, "MAX_STEPS", 300)
     x = da.arange(1_000, chunks=1).map_blocks(halved)
     assert again(x[:800].mean()) == {}
     found = list(again.results.asked(graph(x.max()), again.computed))
