@@ -16,7 +16,7 @@ from dask.utils import key_split
 #: Results within tasks of which it is kept which task had them last, as 64-bit hashes: about 25 MB when full.
 MAX_KEYS = 250_000
 #: Steps of a graph's tasks that are looked at, of more those of some chunks: some .1 s of the scheduler's event loop.
-MAX_STEPS = 30_000
+MAX_STEPS = 10_000
 #: Function of fused tasks, which computes a graph of their steps; and what stands before each index in the name of a
 #: step that Blockwise fused.
 _OF_FUSED = getattr(_task_spec, "_execute_subgraph", object())
