@@ -12,7 +12,7 @@ import numpy as np
 from dask_efficiency.accounts.slow_worker import Evidence
 from dask_efficiency.preflights.judge.links import median_of_fastest
 from dask_efficiency.preflights.judge.readings import ALONE, THRESHOLD, TWICE, Component, Reading, Subject
-from dask_efficiency.straggler.peers import MIN_PEERS, THREE_SIGMA, Floats, beside_peers, healthy_spread
+from dask_efficiency.straggler.peers import MIN_PEERS, THREE_SIGMA, beside_peers, healthy_spread
 
 #: Ratio from which a worker is measured again: less than what is slow, as a first look has one repetition. Of 1.15, 1.2
 #: and 1.25 the fastest that finds as many workers 1.5 times as slow as three repetitions of everybody do, where these
@@ -89,25 +89,19 @@ def _compared(component: Component, readings: Mapping[str, Reading]) -> dict[str
     scale = math.hypot(np.nan_to_num(healthy_spread(np.log(np.divide(known, reference)), 0.0)), component.spread)
     ratios = np.divide(list(seconds.values()), reference)
     z = np.log(ratios) / scale if len(seconds) >= MIN_PEERS else np.zeros(len(ratios))
+    # The upper one of two middle peers: half of them are not most. With the mean of both, or without those that failed,
+    # three of five workers are named that take twice as long as the other two, and all six of ten that failed.
+    ordered, half = np.sort(ratios).tolist(), (len(ratios) - 1) // 2
     by_address = {}
     for who, (address, reading) in enumerate(readings.items()):
         evidence = beside_peers(str(component), ratios, who, z=float(z[who]), tasks=reading.count)
-        comparison = WorkerComparison(evidence, _upper_median_without(ratios, who))
+        of_most = ordered[half + (evidence.value <= ordered[half])] if len(ordered) > 1 else math.nan
+        comparison = WorkerComparison(evidence, of_most)
         if turns := reading.beside:
             in_turns, confirmed = replace(evidence, value=median(turns)), is_confirmed(evidence.value, turns)
             comparison = replace(comparison, evidence=in_turns, confirmed=confirmed)
         by_address[address] = comparison
     return by_address
-
-
-def _upper_median_without(ratios: Floats, who: int) -> float:
-    """Upper one of the two middle ratios of all others, so that half of the peers are not most of them.
-
-    With the mean of both, or without those that failed, three of five workers are named that take twice as long as the
-    other two, and all six of ten that failed.
-    """
-    others = np.sort(np.delete(ratios, who))
-    return float(others[len(others) // 2]) if len(others) else math.nan
 
 
 #: Measurements in turns with a good worker, next to each other in time, that settle whether a worker is slow. A guess.
