@@ -36,7 +36,7 @@ class Again(NamedTuple):
     seconds: float
     tasks: int
     times: int
-    #: Name of :attr:`EfficiencyReport.repeats` with most tasks, and the prefix of these.
+    #: What most of them compute again, in words, and their prefix.
     most: str
     prefix: str
 
@@ -69,7 +69,8 @@ def computed_again(report: EfficiencyReport, exact: Sequence[ProfileRow]) -> Aga
         tasks[repeat.within or name] = max(tasks[repeat.within or name], repeat.tasks)
     most = max(counted, key=lambda name: (repeats[name].tasks, seconds[name]))
     times = max(repeat.times for repeat in repeats.values())
-    return Again(sum(seconds.values()), sum(tasks.values()), times, most, repeats[most].within or most)
+    words = f"{repeats[most].name} in tasks of {repeats[most].within}" if repeats[most].within else most
+    return Again(sum(seconds.values()), sum(tasks.values()), times, words, repeats[most].within or most)
 
 
 def _share(report: EfficiencyReport, prefix: str, repeat: Repeat) -> float:

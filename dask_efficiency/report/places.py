@@ -107,7 +107,9 @@ def sender_of_most(report: EfficiencyReport) -> str:
     waits = client_doing(report, lambda row: row.ns - row.idle_ns if row.activity in ("wait", "send") else 0)
     if at := sentence(client_line(report, waits, least=MOST)):
         return f"most for {at}"
-    return f"computed by {sentence(line)} and by other lines" if line and n > PART * lines.total() else ""
+    if not line or n <= PART * lines.total():
+        return ""
+    return f"computed by {sentence(line)}" + ("" if line.endswith(" more lines") else " and by other lines")
 
 
 def _more_lines(part: CauseLoss, culprit: Culprit, culprits: Sequence[Culprit]) -> str:

@@ -50,7 +50,7 @@ def test_chunks_that_several_results_are_made_of_are_repeated_within_their_tasks
     # Three graphs of eight tasks each.
     assert {report.skew[repeat.within].in_a_group for repeat in report.repeats.values() if repeat.within} == {8.0}
     (found,) = (one for one in report.findings if one.kind == "repeats")
-    assert found.where.startswith("16 tasks, up to 3 times, most of computed_for_long in ")
+    assert found.where.startswith("16 tasks, up to 3 times, most of computed_for_long in tasks of ")
     # Two of three times of what is most of the time.
     assert 0.4 * report.breakdown["thread-cpu"] < found.lost_seconds < 0.8 * report.thread_seconds
     with efficiency_report(client) as kept:

@@ -32,7 +32,7 @@ def test_of_steps_within_tasks_the_time_in_their_functions_counts() -> None:
     assert again is not None
     # Three quarters of the tasks, of which three quarters of the time are in the step; the other has no sample.
     assert again.seconds == 0.75 * 0.75 * 20
-    assert (again.tasks, again.times, again.most, again.prefix) == (15, 4, "load in load-sum", "load-sum")
+    assert (again.tasks, again.times, again.most, again.prefix) == (15, 4, "load in tasks of load-sum", "load-sum")
 
 
 def test_operations_are_named_as_their_keys_are() -> None:

@@ -305,6 +305,8 @@ def test_small_tasks_are_one_fault_with_one_cure() -> None:
     several = {"read_parquet-getitem": "`a.compute()` in etl.py:8", "chunk": "`b.compute()` in etl.py:9"}
     even = replace(sent, skew={name: skew(count=500) for name in parquet}, computed_by=several)
     assert find(even)[0].where == "computed by `a.compute()` in etl.py:8 and by other lines"
+    several["read_parquet-getitem"] = "`a.compute()` in etl.py:8 and 2 more lines"
+    assert find(even)[0].where == "computed by `a.compute()` in etl.py:8 and 2 more lines"
     longer = find(replace(report, tasks={"succeeded": 100}))
     assert [one.kind for one in longer] == ["idle/scheduler", "overhead/hand-over", "idle/graph", "overhead/event-loop"]
     frozen = Frame("_find_and_load", "<frozen importlib._bootstrap>", 1165)
