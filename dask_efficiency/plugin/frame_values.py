@@ -96,8 +96,8 @@ def values_of(frame: FrameType, names: Iterable[str]) -> dict[str, Any]:
         return {}
     found: dict[str, Any] = {}
     known = frame.f_globals if type(frame.f_globals) is dict else {}
-    collects = gc.isenabled()
-    gc.disable()
+    if collects := gc.isenabled():  # else another thread may be about to put it on again
+        gc.disable()
     try:
         # Variables of a module or a class are in a mapping of any kind.
         own = {*_variables(frame.f_code)} if frame.f_code.co_flags & inspect.CO_OPTIMIZED else set()

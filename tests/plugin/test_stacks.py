@@ -142,8 +142,7 @@ def test_no_garbage_is_collected_while_frames_of_other_threads_become_objects(mo
 
     monkeypatch.setattr(sys, "_current_frames", noting(sys._current_frames))
     monkeypatch.setattr(stacks, "Frame", noting(stacks.Frame))
-    if not enabled:
-        gc.disable()
+    (gc.enable if enabled else gc.disable)()
     try:
         assert threading.get_ident() not in frames_of_others()
         assert Stacks().loop(sys._getframe())
