@@ -30,6 +30,8 @@ from dask_efficiency.plugin.parts import Parts, SchedulerPart
 #: Prefixes counted separately; later ones count as :data:`~dask_efficiency.accounts.rows.OTHER`. A guess, to
 #: bound memory.
 MAX_PREFIXES = 1_000
+#: Results within tasks whose repeats are counted each; others count as computed twice: about 10 MB when full.
+MAX_WITHIN = 100_000
 
 
 class RepeatCounter:
@@ -55,8 +57,9 @@ class RepeatCounter:
         one = (prefix_of(name), prefix_of(prefix))
         if one in self._within or len(self._within) < MAX_PREFIXES:
             before, most = self._within.get(one, (0, 0))
-            self._times[number] += 1
-            self._within[one] = (before + tasks, max(most, self._times[number]))
+            if number in self._times or len(self._times) < MAX_WITHIN:
+                self._times[number] += 1
+            self._within[one] = (before + tasks, max(most, self._times.get(number, 1)))
 
     def by_prefix(self) -> dict[str, tuple[int, int] | tuple[int, int, str, str]]:
         """Repeats, and the largest number of runs of one key, with the first, by prefix.

@@ -37,3 +37,15 @@ def test_repeats_within_tasks_have_the_prefix_of_both(monkeypatch):
         "load in load-sum": (3, 3, "load", "load-sum"),
         "load in load-max": (8, 4, "load", "load-max"),
     }
+
+
+def test_repeats_within_tasks_are_counted_for_so_many_results_each(monkeypatch):
+    monkeypatch.setattr(registration, "MAX_WITHIN", 1)
+    counter = RepeatCounter()
+    for number in (1, 2, 2, 2, 1):
+        counter.add_within(number, "load", f"of-{number}")
+    assert counter.by_prefix() == {
+        "load in of-1": (2, 3, "load", "of-1"),
+        "load in of-2": (3, 2, "load", "of-2"),  # it is not known how often
+    }
+    assert len(counter._times) == 1
