@@ -340,7 +340,8 @@ parquet-metadata: Reading the metadata of many Parquet files
     kinds: client
     stack: dask/dataframe/*parquet* *_collect_statistics*|*.fragments*|*_dataset_info|*.checksum|*_plan|*aggregate*
     stack: dask/dataframe/io/parquet/* *
-    Write fewer and larger files, of some 100 MB: the client looks at each before the work begins.
+    share: 0.3
+    Read a dataset once, or by the folder that you want, and write larger files: each is looked at first.
 set-index: set_index computes its column first
     kinds: client computed-first repeats loops idle idle/parallelism
     stack: dask/dataframe/*shuffle.py *_calculate_divisions|*_get_divisions|*._divisions*
