@@ -23,11 +23,11 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks import stragglers_fleet
 from benchmarks.figures import figure
-from benchmarks.stragglers_fleet import FAULTS
-from benchmarks.stragglers_generator import SEVEN
-from benchmarks.stragglers_generator import generate as seven_metrics
+from benchmarks.studies import fleet as generator
+from benchmarks.studies.fleet import FAULTS
+from benchmarks.studies.generator import SEVEN
+from benchmarks.studies.generator import generate as seven_metrics
 from dashboards.monitor.prometheus import running
 from dask_efficiency.fleet.assembly import outlier_detector
 from dask_efficiency.fleet.outliers.outliers import find_outliers
@@ -117,15 +117,15 @@ def pull(url: str, file: str) -> None:
     figure("memory", memory, "GB", at_most=1)
 
 
-def windows_by_kind(count: int) -> dict[str, list[stragglers_fleet.FleetWindow]]:
-    found: dict[str, list[stragglers_fleet.FleetWindow]] = {kind: [] for kind in FAULTS}
-    for seed in stragglers_fleet.REPORT:
+def windows_by_kind(count: int) -> dict[str, list[generator.FleetWindow]]:
+    found: dict[str, list[generator.FleetWindow]] = {kind: [] for kind in FAULTS}
+    for seed in generator.REPORT:
         if all(len(known) >= count for known in found.values()):
             return found
-        kind = stragglers_fleet.generate(seed, machines=5, seconds=30, faults=True).kind
+        kind = generator.generate(seed, machines=5, seconds=30, faults=True).kind
         if kind is None or len(found[kind]) >= count:
             continue
-        window = stragglers_fleet.generate(seed, machines=MACHINES, seconds=LIVE, past_seconds=QUIET, faults=True)
+        window = generator.generate(seed, machines=MACHINES, seconds=LIVE, past_seconds=QUIET, faults=True)
         assert window.onset is not None
         assert window.stop is not None
         if window.stop - window.onset >= LASTS and window.onset + SEEN + 2 * EVERY <= LIVE:
@@ -143,7 +143,7 @@ def faults(count: int, step: int = 10) -> None:
     hours = {
         fleet: np.concatenate([one.past, one.values], axis=2) for fleet, one in windows.items() if one.past is not None
     }
-    names = stragglers_fleet.NAMES
+    names = generator.NAMES
     keyed = (
         (f'{name}{{fleet="{fleet}",m="{i}"}}', row)
         for j, name in enumerate(names)

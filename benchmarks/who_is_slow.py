@@ -33,10 +33,10 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 import numpy as np
 
-from benchmarks import preflight_simulated, read_intervals, stragglers, stragglers_outliers, stragglers_strangers
-from benchmarks import stragglers_generator as generator
+from benchmarks import preflight_simulated, read_intervals, stragglers
 from benchmarks.heartbeat_recordings import read_recording, replayed
-from benchmarks.stragglers_outliers import FIRST, SECOND, SEEDS, THIRD, wilson
+from benchmarks.studies import generator, outliers, strangers
+from benchmarks.studies.outliers import FIRST, SECOND, SEEDS, THIRD, wilson
 from benchmarks.worker_bed import FAULTS
 from dask_efficiency import load_trace
 from dask_efficiency.accounts.slow_worker import SlowWorker
@@ -162,28 +162,20 @@ def of_metrics(data: Path, tuning: bool) -> Iterator[Figure]:
     which = "tune" if tuning else "report"
     for of, past in ((FIRST, 0), (SECOND, 0), (SECOND, PAST), (THIRD, 0), (THIRD, PAST)):
         began = time.process_time()
-        windows = list(
-            stragglers_outliers.windows(of, SEEDS[of, which][:WINDOWS], most_machines=MACHINES, past_seconds=past)
-        )
+        windows = list(outliers.windows(of, SEEDS[of, which][:WINDOWS], most_machines=MACHINES, past_seconds=past))
         generated = time.process_time()
-        cases = stragglers_outliers.judged(iter(windows))
+        cases = outliers.judged(iter(windows))
         name = f"{of} generator, {'a' if past else 'no'} past"
-        yield from rates(name, stragglers_outliers.rows(cases))
+        yield from rates(name, outliers.rows(cases))
         healthy = [case for case in cases if not case.faulty]
         yield share(f"{name}: windows with an alarm", sum(bool(case.named) for case in healthy), len(healthy))
         yield cpu(name, time.process_time() - generated)
         del windows
         print(f"    (generated in {generated - began:.0f} s)", flush=True)
-    start = [
-        *stragglers_outliers.windows(
-            THIRD, SEEDS[THIRD, which][-WINDOWS // 2 :], most_machines=MACHINES, onset_before=True
-        )
-    ]
-    yield from rates(
-        "third generator, faults from the start", stragglers_outliers.rows(stragglers_outliers.judged(iter(start)))
-    )
+    start = [*outliers.windows(THIRD, SEEDS[THIRD, which][-WINDOWS // 2 :], most_machines=MACHINES, onset_before=True)]
+    yield from rates("third generator, faults from the start", outliers.rows(outliers.judged(iter(start))))
     for every in () if tuning else (1, 15):
-        fleets = list(stragglers_strangers.eight(every))
+        fleets = list(strangers.eight(every))
         wrong = sum(bool(find_outliers(window, history=history)) for window, history in fleets)
         yield share(f"healthy fleets of eight, a sample in {every} s, with an alarm", wrong, len(fleets))
     yield from _of_minder(generator.TUNE if tuning else generator.REPORT)
@@ -197,7 +189,7 @@ def _of_minder(seeds: Sequence[int]) -> Iterator[Figure]:
     from dask_efficiency.fleet.minder.train import train_minder
 
     def series(seed: int) -> tuple[MetricSeries, tuple[int, ...]]:
-        window = generator.generate(seed, machines=stragglers_outliers.drawn_machines(FIRST, seed, most=MACHINES))
+        window = generator.generate(seed, machines=outliers.drawn_machines(FIRST, seed, most=MACHINES))
         return MetricSeries.of(window.metrics(generator.SEVEN), metrics=generator.HOST_NAMES), window.faulty
 
     minder = train_minder([series(seed)[0] for seed in generator.TRAIN[:12]])

@@ -27,12 +27,10 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks import stragglers_fleet as fleet
-from benchmarks import stragglers_generator as generator
-from benchmarks import stragglers_stillness as stillness
 from benchmarks.figures import figure
-from benchmarks.stragglers_minder import lasting, prioritised
-from benchmarks.stragglers_outliers import SECOND, drawn_machines, f1
+from benchmarks.studies import fleet, generator, stillness
+from benchmarks.studies.outliers import SECOND, drawn_machines, f1
+from benchmarks.studies.rivals import lasting, prioritised
 from dask_efficiency.fleet.minder.detector import WINDOW_SAMPLES, Minder, embedded
 from dask_efficiency.fleet.minder.network import Autoencoder, normalised, windowed
 from dask_efficiency.fleet.minder.train import fit, train_minder

@@ -39,7 +39,7 @@ class Cause(StrEnum):
 #: Share of barely flagged findings that are wrong, where workers are compared by their tasks. Measured on FlowBench;
 #: of the live detector's, in simulated and real runs of which half had a straggler, no more were wrong.
 WRONG_BY_TASKS = 0.3
-#: The same where workers are compared by metrics. Rough: with the thresholds of ``benchmarks.stragglers_minder``, half
+#: The same where workers are compared by metrics. Rough: with the thresholds of ``benchmarks.studies.rivals``, half
 #: of the findings with a score just over 1 were right, 9 in 10 up to 2.5, and 99 % beyond.
 WRONG_BY_METRICS = 0.5
 

@@ -21,6 +21,8 @@ from dask_efficiency.report.model import EfficiencyReport
 from dask_efficiency.report.sizes import tasks_fit
 from dask_efficiency.report.values import ALL, BOUNDS, Saved
 from dask_efficiency.report.wall_clock import largest_is_elsewhere
+from dask_efficiency.runs.path.bounds import longest_chain, useful_ns
+from dask_efficiency.runs.path.scope import whole_scope
 from dask_efficiency.runs.replay.durations import prefix_of_runs
 from dask_efficiency.runs.trace.errors import EmptyTraceError
 from dask_efficiency.runs.trace.run_trace import RunTrace
@@ -79,12 +81,14 @@ class _Share:
     #: Factor of the tasks' computing with the cure, and so of the ideal runtime but for its longest chain.
     computing: float = 1.0
 
-    def saved(self, report: EfficiencyReport) -> Saved:
+    def saved(self, report: EfficiencyReport, *, in_chain: bool) -> Saved:
         """Convert to seconds saved in the report; no run takes less than its ideal runtime.
 
-        That tasks compute for less long is an estimate, which the lower end does without.
+        ``in_chain`` is false if the cure shortens the longest chain of tasks, which then bounds nothing. That tasks
+        compute for less long is an estimate, which the lower end does without.
         """
-        took, bounds = report.cluster_seconds, report.ideal_bounds
+        took = report.cluster_seconds
+        bounds = {name: each for name, each in report.ideal_bounds.items() if in_chain or name != "chain"}
         ideal = max((each if name == "chain" else self.computing * each for name, each in bounds.items()), default=0.0)
         most = max(took - ideal, 0.0)
         gone = (1.0 - self.computing) * report.breakdown[Bucket.THREAD_CPU]
@@ -129,7 +133,9 @@ def savings(
     # A worker may be slow because of other processes: do not count both.
     not_simulated = [computed[CORE]] if CORE in computed else computed.values()
     together = _product([*([simulated[ALL]] if ALL in simulated else sure), *not_simulated])
-    saved = {kind: share.saved(report) for kind, share in {**simulated, **computed, ALL: together}.items()}
+    shorter = {SPLIT, ALL} if SPLIT in computed and _is_in_chain(trace, report.long_tail[0].key) else ()
+    shares = {**simulated, **computed, ALL: together}
+    saved = {kind: share.saved(report, in_chain=kind not in shorter) for kind, share in shares.items()}
     # That a cure saves nothing is worth knowing: its loss then has no saving, and no bound either.
     return {kind: saving for kind, saving in saved.items() if saving.seconds > 0 or kind != ALL}
 
@@ -176,6 +182,16 @@ def _without_others(report: EfficiencyReport) -> float | None:
     )
 
 
+#: Kind of finding whose cure is to split the longest task.
+SPLIT = cause_name(Bucket.IDLE, "parallelism")
+
+
+def _is_in_chain(trace: RunTrace, key: str) -> bool:
+    """True if this is the longest task of the longest chain, which is shorter once it is split."""
+    _, task = longest_chain(trace, *useful_ns(trace, whole_scope(trace)))
+    return task != MISSING and trace.keys[task] == key
+
+
 def _split(report: EfficiencyReport) -> float | None:
     """Estimate the run with the longest task split: all threads with a core share it while nothing else ran."""
     longest = next(iter(report.long_tail), None)
@@ -190,7 +206,7 @@ def _split(report: EfficiencyReport) -> float | None:
 #: By kind of finding: computes the run's time with a cure that needs no simulation, as a share of the recorded time.
 COMPUTED: Mapping[str, Callable[[EfficiencyReport], float | None]] = {
     CORE: _without_others,
-    cause_name(Bucket.IDLE, "parallelism"): _split,
+    SPLIT: _split,
 }
 
 

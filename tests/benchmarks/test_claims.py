@@ -16,7 +16,7 @@ from benchmarks.figures import figure
 
 CLAIMS = claims.read()
 #: They import it at once.
-NEED_TORCH = {"benchmarks.stragglers_minder", "benchmarks.studies.minder"}
+NEED_TORCH = {"benchmarks.studies.rivals", "benchmarks.studies.minder"}
 RELEASES = claims.releases((claims.ROOT / "CHANGELOG.md").read_text(encoding="utf-8"))
 
 

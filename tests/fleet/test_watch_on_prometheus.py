@@ -16,7 +16,7 @@ import pytest
 import yaml
 from click.testing import CliRunner
 
-from benchmarks.stragglers_fleet import NAMES, generate
+from benchmarks.studies.fleet import NAMES, generate
 from dashboards.monitor.prometheus import free_port
 from dask_efficiency.cli import main
 from tests.fleet.prometheus.answering import Answer, answering
@@ -28,7 +28,7 @@ pytestmark = [needs_prometheus, needs_promtool, pytest.mark.xdist_group("watch_o
 MACHINES = 64
 STEP = 10
 
-#: An ECC error, in the last of two hours; see :func:`~benchmarks.stragglers_fleet.generate`.
+#: An ECC error, in the last of two hours; see :func:`~benchmarks.studies.fleet.generate`.
 SEED = 30_007
 QUIET, SECONDS = 4800, 2400
 

@@ -252,6 +252,14 @@ def test_a_long_task_in_even_pieces_is_divided_by_the_threads_that_can_compute()
     for other in ({"cores": 1.0}, {"skew": {"clean": replace(alike, longest_key="another")}}, {"skew": {}}):
         assert found(**other) is None
     assert found(long_tail=()) is None
+    # Once split, the longest task of the longest chain bounds nothing.
+    first = TRACE.keys[0]
+    of_chain: dict[str, Any] = {
+        "path": PathSummary("A path", 2.0, {}, 1.9, 1.4, 1.7),
+        "long_tail": (replace(given["long_tail"][0], key=first),),
+        "skew": {"clean": replace(alike, longest_key=first)},
+    }
+    assert found(**of_chain) == pytest.approx(1.2 / 2)
 
 
 @given(own=st.floats(0.1, 10.0), cured=st.floats(0.0, 10.0), cores=st.none() | st.floats(0.1, 8.0))

@@ -51,7 +51,7 @@ class Minder:
     Deng et al., "Minder: Faulty Machine Detection for Large-scale Distributed Model Training", NSDI 2025. We differ:
     the distances are metrics for :func:`~dask_efficiency.fleet.find_outliers`, which takes a worker's time before a
     fault within the run, all metrics at once and several faults into account; a history it does not get. The paper's
-    way, one metric after the other by a score of each window, has a lower F1 (``benchmarks.stragglers_minder``).
+    way, one metric after the other by a score of each window, has a lower F1 (``benchmarks.studies.rivals``).
     """
 
     models: Mapping[str, Autoencoder]

@@ -91,7 +91,7 @@ no departure with a lower score is named beside it: it may be the consequence.
 
 **What was tried and rejected**, with F1 on the generator after Minder's description where it was measured:
 
-- *The paper's Minder*, .53 (``benchmarks.stragglers_minder``); its distances as metrics come close to the metrics.
+- *The paper's Minder*, .53 (``benchmarks.studies.rivals``); its distances as metrics come close to the metrics.
 - *A median over the window* in place of a share of it, which half of it moves.
 - *Levels and swings only.* A process that hangs, or an exporter that is stuck, often stays at its own mean.
 - *The mean of squared changes* as movement, which does not tell a few large changes, of a slow clock, from many. And
@@ -107,6 +107,6 @@ no departure with a lower score is named beside it: it may be the consequence.
 **Limits.** Of two workers nobody is blamed. Without a history, a fault that begins in the first two minutes is seen
 only from the start, if at all. Swings smaller than the job's rhythm are missed. Machines with loads of their own leave
 their past whenever they like: ``fleet/rounds/alarm_bound.py`` deals with them. The constants were chosen on tune seeds
-of the generators, or by judgement, as their comments say; ``python -m benchmarks.stragglers_outliers`` prints what they
+of the generators, or by judgement, as their comments say; ``python -m benchmarks.studies.outliers`` prints what they
 achieve.
 """

@@ -341,7 +341,7 @@ def independent(begins: NDArray[Any], *, together: float, follow: float) -> Bool
 
 #: Multiple of the largest lasting difference among the other workers from which on one is unlike them; among few
 #: workers, the largest is smaller, and more is asked: twice as much of eight. Chosen on the tune seeds of
-#: ``benchmarks.stragglers_stillness``: of healthy tasks of 8 to 150 machines, 1 to 4 % have one that is so far.
+#: ``benchmarks.studies.stillness``: of healthy tasks of 8 to 150 machines, 1 to 4 % have one that is so far.
 FAR, FEW_PEERS = 2.5, 8
 
 #: Workers that may be unlike the others from the start, at most; a guess.

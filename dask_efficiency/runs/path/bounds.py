@@ -69,7 +69,7 @@ def longest_chain(trace: RunTrace, work: Int64, start: Int64) -> tuple[int, int]
     """Find the longest chain of tasks that need one another, by computing time: the critical path method (CPM).
 
     The run would take that long with any number of workers, without transfers and without a scheduler. Returns
-    nanoseconds of the whole chain, and of the longest task on it.
+    nanoseconds of the whole chain, and the longest task on it, or MISSING.
     """
     starts = trace.dependency_starts
     needing = np.flatnonzero((start != MISSING) & (starts[1:] > starts[:-1]))
@@ -85,17 +85,17 @@ def longest_chain(trace: RunTrace, work: Int64, start: Int64) -> tuple[int, int]
             finish[task] += max([finish[i] for i in needed[first:last]])
     length = max(finish, default=0)
     if not length:
-        return 0, 0
+        return 0, MISSING
     task = finish.index(length)
-    largest = int(work[task])
+    longest = task
     for _ in range(len(finish)):  # the graph of a damaged trace may have circles
         before = needed[starts[task] : starts[task + 1]]
         task_before = max(before, key=finish.__getitem__, default=task)
         if not before or finish[task_before] + int(work[task]) != finish[task]:
             break
         task = task_before
-        largest = max(largest, int(work[task]))
-    return length, largest
+        longest = max(longest, task, key=work.__getitem__)
+    return length, longest
 
 
 def slack_ns(trace: RunTrace, causes: RunCauses, scope: Scope) -> Int64:

@@ -197,7 +197,8 @@ class CriticalPath(Paged):
     @property
     def longest_task_seconds(self) -> float:
         """Seconds of the longest task on that chain; if it is most of the chain, a single task takes long."""
-        return self._chain[1] / 1e9
+        task = self._chain[1]
+        return int(self._work[0][task]) / 1e9 if task != MISSING else 0.0
 
     @cached_property
     def _chain(self) -> tuple[int, int]:

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks.stragglers_fleet import NAMES
+from benchmarks.studies.fleet import NAMES
 from dashboards.monitor.prometheus import Server, running
 
 #: One of the metrics is written as a counter, which a restart of its exporter sets to 0.

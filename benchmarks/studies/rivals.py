@@ -2,7 +2,7 @@
 
 And that within 0.25 s of CPU for 1500 machines x 15 minutes x 7 metrics.
 
-``python -m benchmarks.stragglers_minder`` trains on some windows, chooses each method's thresholds on others, and
+``python -m benchmarks.studies.rivals`` trains on some windows, chooses each method's thresholds on others, and
 reports on a third part, with 95 % intervals from resampled windows. Minder as in the paper gets a choice of continuity,
 four minutes, for the whole of them or a share; ours judges its distances as metrics. A window counts as found if the
 right machine is named; every other machine that is named is a false alarm, also one that the fault spread to. To save
@@ -26,8 +26,8 @@ import torch
 from numpy.typing import NDArray
 
 from benchmarks.figures import figure
-from benchmarks.stragglers_generator import HOST_NAMES, METRICS, REPORT, SEVEN, TRAIN, TUNE, Window, generate
-from benchmarks.stragglers_outliers import MIN_F1, f1
+from benchmarks.studies.generator import HOST_NAMES, METRICS, REPORT, SEVEN, TRAIN, TUNE, Window, generate
+from benchmarks.studies.outliers import MIN_F1, f1
 from dask_efficiency.fleet.minder.detector import WINDOW_SAMPLES, Minder, embedded, load_minder
 from dask_efficiency.fleet.minder.network import normalised, windowed
 from dask_efficiency.fleet.minder.train import train_minder

@@ -1,13 +1,13 @@
 """Claim: find_outliers reaches F1 >= .85 on two generators, with an alarm in at most 5 % of the healthy windows.
 
-``python -m benchmarks.stragglers_outliers --generator first|second|third`` judges find_outliers as shipped on windows
+``python -m benchmarks.studies.outliers --generator first|second|third`` judges find_outliers as shipped on windows
 that it was not tuned on, by confidence, type of fault and number of machines, then with several machines at fault at
 once, and, on the second generator, with faults from before the window. Intervals are 95 %, from resampled windows. A
 machine that is named counts if it is at fault; every other one is a false alarm, also one that the fault spread to.
 
-The first generator is :mod:`benchmarks.stragglers_generator`. The second, :mod:`benchmarks.stragglers_fleet`, has
+The first generator is :mod:`benchmarks.studies.generator`. The second, :mod:`benchmarks.studies.fleet`, has
 machines that differ lastingly and, with ``--past SECONDS``, a past that find_outliers gets as `history`. The third,
-:mod:`benchmarks.stragglers_stillness`, has machines that stand still while others follow the job's step; a third of its
+:mod:`benchmarks.studies.stillness`, has machines that stand still while others follow the job's step; a third of its
 faults are hidden in the lasting differences by design. Its last table
 is of faults that are there from the first sample, without a past.
 """
@@ -27,10 +27,8 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks import stragglers_fleet as fleet
-from benchmarks import stragglers_generator as generator
-from benchmarks import stragglers_stillness as stillness
 from benchmarks.figures import figure
+from benchmarks.studies import fleet, generator, stillness
 from dask_efficiency.fleet.outliers.metric_series import MetricSeries
 from dask_efficiency.fleet.outliers.outliers import find_outliers
 

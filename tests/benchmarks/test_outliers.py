@@ -1,11 +1,11 @@
-"""The verdicts of ``benchmarks/stragglers_outliers.py``, on cases counted by hand."""
+"""The verdicts of ``benchmarks/studies/outliers.py``, on cases counted by hand."""
 
 import numpy as np
 import pytest
 
-from benchmarks import stragglers_outliers as table
-from benchmarks.stragglers_generator import SEVEN, generate
-from benchmarks.stragglers_outliers import FIRST, SECOND, SEEDS, Judged, windows
+from benchmarks.studies import outliers as table
+from benchmarks.studies.generator import SEVEN, generate
+from benchmarks.studies.outliers import FIRST, SECOND, SEEDS, Judged, windows
 
 
 def case(faulty: tuple[int, ...], named: tuple[int, ...]) -> Judged:

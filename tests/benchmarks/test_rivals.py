@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 pytest.importorskip("torch", reason="torch is not installed: nothing to train Minder with")
 pytestmark = pytest.mark.needs("torch")
 
-from benchmarks.stragglers_minder import lasting, pairwise_scores, prioritised, stump_gain  # noqa: E402
+from benchmarks.studies.rivals import lasting, pairwise_scores, prioritised, stump_gain  # noqa: E402
 from dask_efficiency.fleet.outliers.metric_series import MetricSeries  # noqa: E402
 from tests.straggler.clusters import METRICS, healthy, with_fault  # noqa: E402
 

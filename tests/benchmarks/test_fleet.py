@@ -1,6 +1,6 @@
 import numpy as np
 
-from benchmarks import stragglers_fleet as fleet
+from benchmarks.studies import fleet
 
 
 def test_a_past_does_not_change_its_window():

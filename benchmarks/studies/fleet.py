@@ -1,6 +1,6 @@
 """A second generator of a training fleet's monitoring data, written from the Minder paper alone.
 
-It shares no code and no sizes with the first one (`benchmarks.stragglers_generator`), on which the detectors'
+It shares no code and no sizes with the first one (`benchmarks.studies.generator`), on which the detectors'
 settings were chosen. What it has that real fleets have: machines that differ lastingly, a training rhythm and
 checkpoints common to all, bursts of jitter on single machines, harmless drifts, lost samples, counters' noise. Sizes
 that the paper does not give are our guesses and say so. Everything follows from the seed; a window is the same with

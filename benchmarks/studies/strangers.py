@@ -1,6 +1,6 @@
 """Claim: of machines that share no job, the watch names at most one a machine and month wrongly.
 
-``python -m benchmarks.stragglers_strangers`` lets the watch, with its default settings, watch generated fleets of
+``python -m benchmarks.studies.strangers`` lets the watch, with its default settings, watch generated fleets of
 machines that have their own load: another level, daily cycle, bursts and changes for good on each. None is at fault, so
 every alarm is false. Then it counts the healthy fleets of eight, of the three generators of a job, with an alarm: at
 most 5 of 120 with a sample a second, and with one in 15 s.
@@ -31,10 +31,10 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks import stragglers_fleet as second
-from benchmarks import stragglers_generator as first
-from benchmarks import stragglers_stillness as third
 from benchmarks.figures import figure
+from benchmarks.studies import fleet as second
+from benchmarks.studies import generator as first
+from benchmarks.studies import stillness as third
 from dask_efficiency.fleet.assembly import outlier_detector
 from dask_efficiency.fleet.outliers.metric_series import MetricSeries
 from dask_efficiency.fleet.outliers.outliers import find_outliers
