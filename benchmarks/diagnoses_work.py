@@ -87,10 +87,12 @@ def parquet(scale: float, *, mended: bool = False) -> Ran:
     rng = np.random.default_rng(0)
     frame = pd.DataFrame({f"column {i}": rng.integers(0, 10_000, MEGABYTE) for i in range(16)})
     with tempfile.TemporaryDirectory() as place, cluster(workers=1, threads=2) as client:
-        path = str(Path(place) / "frame.parquet")
-        frame.to_parquet(path)
-        wait_for(client, read_columns, [path] * 2)
-        return measured(client, lambda: wait_for(client, read_columns, [path] * number(60, scale), alone=mended))
+        paths = [str(Path(place) / f"{i}.parquet") for i in range(2 + number(60, scale))]
+        frame.to_parquet(paths[0])
+        for path in paths[1:]:
+            os.link(paths[0], path)  # a file for each task, of which the disk has one
+        wait_for(client, read_columns, paths[:2])
+        return measured(client, lambda: wait_for(client, read_columns, paths[2:], alone=mended))
 
 
 def ask(port: int) -> int:
