@@ -32,10 +32,11 @@ EXPECTED = Expected(
     cure="one compute() for all events, or only the parts that an event is in",
     says=r"one after the other|one by one|one at a time|\d+ (small |separate )?(computations|graphs|computes)"
     r"|many (small |separate )?(computations|graphs|computes)|wait\w* for each|in turn|for (the|your) client|sequential"
-    r"|client .{0,60}(graph|optimi[sz])|(build|mak|prepar|send|optimi[sz])\w* .{0,30}graph|graphs? .{0,40}(large|big|tasks)",
+    r"|client .{0,60}(graph|optimi[sz])|(build|mak|prepar|send|optimi[sz])\w* .{0,30}graph"
+    r"|graphs? .{0,40}(large|big|tasks)",
     places=(*marked(__file__), r"\bsum_of_peaks\b"),
-    cures=r"one (call|compute|graph)|at once|in one|together|fewer (computations|partitions|tasks)|single|out of the loop"
-    r"|persist|smaller graph|collect",
+    cures=r"one (call|compute|graph)|at once|in one|together|fewer (computations|partitions|tasks)|single"
+    r"|out of the loop|persist|smaller graph|collect",
     never={
         LONGER_TASKS: "the tasks that matter are few; it is the client that works",
         MORE_WORKERS: "workers wait for the client",
@@ -74,7 +75,7 @@ def sum_of_peaks(table: dd.DataFrame) -> float:
 
 
 def bad(client: Client) -> float:
-    divisions = tuple(range(0, DAYS * ROWS, ROWS)) + (DAYS * ROWS - 1,)
+    divisions = (*range(0, DAYS * ROWS, ROWS), DAYS * ROWS - 1)
     table = dd.from_delayed(days(), meta=day_of_gauge(0), divisions=divisions, verify_meta=False)
     table["gust"] = table["wind"] * 2
     return sum_of_peaks(table)

@@ -29,8 +29,9 @@ EXPECTED = Expected(
     cause="the client computes a hash of all the data for each call of the delayed function",
     place="the call of the delayed function with pure=True",
     cure="pure=False, or names of the tasks given by hand",
-    says=r"hash|token|\bnam(e|es|ing)\b.{0,30}\b(task|key|argument)|pure|"
-    r"client .{0,80}(build|mak|prepar|construct)\w*.{0,20}graph|(build|mak|prepar|construct)\w* (of )?(the |a |its )?graph",
+    says=r"hash|token|\bnam(e|es|ing)\b.{0,30}\b(task|key|argument)|pure=|\bpure\b(?! Python)"
+    r"|client .{0,80}(build|mak|prepar|construct)\w*.{0,20}graph"
+    r"|(build|mak|prepar|construct)\w* (of )?(the |a |its )?graph",
     places=(*marked(__file__), r"\bcounted\b"),
     cures=r"pure|hash|token|dask_key_name|name|wrap|once|scatter|outside",
     never={

@@ -27,7 +27,8 @@ EXPECTED = Expected(
     cause="set_index() reads all files twice and shuffles the rows, which are in order already",
     place="set_index()",
     cure="set_index(..., sorted=True, divisions=...), or Parquet files with an index",
-    says=r"shuffl|set_index|sort|mov\w+ .{0,30}(data|rows|partitions)|transfer|twice|computed again|(read|made) again|repeat",
+    says=r"shuffl|set_index|sort|mov\w+ .{0,30}(data|rows|partitions)|transfer|twice"
+    r"|computed again|(read|made) again|repeat",
     places=(*marked(__file__), r"set_index", r"read_csv", r"shuffle|p2p", r"\bindexed\b"),
     cures=r"sorted|divisions|persist|once|parquet|avoid (the |a )?shuffl|without (a |the )?shuffl|presort|\bindex\b",
     never={

@@ -23,7 +23,7 @@ CLUSTER = TWO_BY_TWO
 PARTS = 8
 ROWS = 50_000
 #: Time doubles with each.
-STAGES = 9 + scaled(4)
+STAGES = 9 + scaled(6)
 
 EXPECTED = Expected(
     cause="the client builds and optimizes an expression that doubles with each column that is assigned",
@@ -34,8 +34,8 @@ EXPECTED = Expected(
     r"|(graph|expression|query)\w* .{0,60}(build|mak|prepar|optimi[sz]|grow|client)|wait\w* for (the|your) client"
     r"|before .{0,40}(tasks|graph)|\bmeta(data)?\b",
     places=(*marked(__file__), r"\bby_assignments\b", r"\bbad\b"),
-    cures=r"map_partitions|one (function|step|call|assign)|fewer (steps|operations|columns|expressions)|at once|together"
-    r"|persist|simpler|smaller (graph|expression)|in pandas",
+    cures=r"map_partitions|one (function|step|call|assign)|fewer (steps|operations|columns|expressions)|at once"
+    r"|together|persist|simpler|smaller (graph|expression)|in pandas",
     never={
         LONGER_TASKS: "the tasks are few; it is the client that works",
         MORE_WORKERS: "workers wait for the client",

@@ -23,11 +23,11 @@ EXPECTED = Expected(
     cause="16,000 tasks of microseconds each, so that the scheduler's work for tasks takes the time",
     place="map() over the letters",
     cure="batches: a task for many letters",
-    says=r"small tasks|tasks .{0,30}(too )?(small|short|tiny|many)|(too )?many .{0,20}tasks|overhead|scheduler|short tasks"
-    r"|(per|each|every) task|longer tasks",
+    says=r"small tasks|tasks .{0,30}(too )?(small|short|tiny|many)|(too )?many .{0,20}tasks|overhead|scheduler"
+    r"|short tasks|longer tasks",
     places=(*marked(__file__), r"\bpostage\b"),
-    cures=r"batch|longer tasks|bigger tasks|larger tasks|fewer (and |, )?(longer |larger |bigger )?tasks|group|chunk|bag"
-    r"|several .{0,20}(in|per) (a|one|each) task|many .{0,20}(in|per) (a|one|each) task|more work",
+    cures=r"batch|longer tasks|bigger tasks|larger tasks|fewer (and |, )?(longer |larger |bigger )?tasks|group|chunk"
+    r"|\bbags?\b|several .{0,20}(in|per) (a|one|each) task|many .{0,20}(in|per) (a|one|each) task|more work",
     never={
         MORE_WORKERS: "the scheduler is the limit",
         HOLDS_GIL: "the functions take microseconds: it is Dask's work around them",

@@ -37,7 +37,7 @@ EXPECTED = Expected(
     cause="four threads of one process parse text in Python, and the GIL lets one of them at a time",
     place="read_csv, or the function that makes dates",
     cure="more processes with fewer threads each, or another way to parse the dates",
-    says=r"\bGIL\b|global interpreter lock|interpreter|one (thread )?at a time|Python code|pure Python",
+    says=r"\bGIL\b|global interpreter lock|interpreter|Python code|pure Python",
     places=(*marked(__file__), r"read_csv", r"\bwhen\b", r"\bread_tickets\b"),
     cures=r"process|fewer threads|one thread|threads_per_worker|vectori[sz]|date_format|to_datetime|parquet|"
     r"(numpy|pandas|compiled)",

@@ -28,7 +28,8 @@ EXPECTED = Expected(
     cure="the formula on whole columns (NumPy or pandas), without apply()",
     says=r"\bapply\b|row by row|(each|every|per|single) rows?|\brows\b|\bGIL\b|pure Python|Python (code|function|loop)",
     places=(*marked(__file__), r"\bprice_of\b", r"\bpriced\b"),
-    cures=r"vectori[sz]|whole (columns|arrays)|columns|numpy|pandas|process|compiled|numba|without apply|instead of apply",
+    cures=r"vectori[sz]|whole (columns|arrays)|columns|numpy|pandas|process|compiled|numba"
+    r"|without apply|instead of apply",
     never={
         LONGER_TASKS: "tasks of half a second are long enough",
         COMPUTED_AGAIN: "every partition is made once",

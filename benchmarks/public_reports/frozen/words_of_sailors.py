@@ -19,7 +19,7 @@ from distributed import Client
 from benchmarks.public_reports.programs import LONGER_TASKS, MORE_WORKERS, TWO_BY_TWO, Expected, marked, scaled
 
 CLUSTER = TWO_BY_TWO
-ENTRIES = scaled(160_000)
+ENTRIES = scaled(100_000)
 PARTS = 8
 SHIPS = 8
 
