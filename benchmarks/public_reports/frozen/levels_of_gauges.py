@@ -24,10 +24,10 @@ NEEDS = ("pandas", "pyarrow")
 CLUSTER = TWO_BY_TWO
 DAYS = 1200
 ROWS = 144
-EVENTS = scaled(70)
+EVENTS = scaled(35)
 
 EXPECTED = Expected(
-    cause="the client makes 70 small computations, one after the other, each with the graph of all 1,200 partitions",
+    cause="the client makes 35 small computations, one after the other, each with the graph of all 1,200 partitions",
     place="compute() in the loop over the events",
     cure="one compute() for all events, or only the parts that an event is in",
     says=r"one after the other|one by one|one at a time|\d+ (small |separate )?(computations|graphs|computes)"
