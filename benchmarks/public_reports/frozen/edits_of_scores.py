@@ -20,7 +20,7 @@ from benchmarks.public_reports.programs import LONGER_TASKS, MORE_WORKERS, TWO_B
 
 CLUSTER = TWO_BY_TWO
 KEYS = scaled(60)
-BARS = 20_000
+BARS = 14_000
 
 EXPECTED = Expected(
     cause="every delayed call carries the whole document, which is pickled and unpickled for each task",

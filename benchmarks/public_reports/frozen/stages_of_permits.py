@@ -23,7 +23,7 @@ CLUSTER = TWO_BY_TWO
 PARTS = 8
 ROWS = 50_000
 #: Time doubles with each.
-STAGES = 9 + scaled(6)
+STAGES = 9 + scaled(7)
 
 EXPECTED = Expected(
     cause="the client builds and optimizes an expression that doubles with each column that is assigned",

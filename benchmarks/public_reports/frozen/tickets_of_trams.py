@@ -31,7 +31,7 @@ NEEDS = ("pandas", "pyarrow")
 CLUSTER = {"n_workers": 1, "threads_per_worker": 4}
 GOOD_CLUSTER = TWO_BY_ONE
 FILES = 16
-ROWS = scaled(45_000)
+ROWS = scaled(70_000)
 
 EXPECTED = Expected(
     cause="four threads of one process parse text in Python, and the GIL lets one of them at a time",
