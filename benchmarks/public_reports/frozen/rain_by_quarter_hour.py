@@ -21,7 +21,7 @@ from benchmarks.public_reports.programs import LONGER_TASKS, TWO_BY_TWO, Expecte
 NEEDS = ("pandas", "pyarrow")
 CLUSTER = TWO_BY_TWO
 STATIONS = 24
-ROWS = scaled(180_000)
+ROWS = scaled(260_000)
 
 EXPECTED = Expected(
     cause="set_index() reads all files twice and shuffles all rows, for a sum over a span of time",
@@ -30,7 +30,8 @@ EXPECTED = Expected(
     says=r"shuffl|set_index|sort|mov\w+ .{0,30}(data|rows|partitions)|transfer|twice"
     r"|computed again|(read|made) again|repeat",
     places=(*marked(__file__), r"set_index", r"read_csv", r"shuffle|p2p", r"\bharshness\b"),
-    cures=r"without (an |the )?(index|set_index)|by the column|filter|sorted|divisions|persist|once|parquet|avoid (the |a )?shuffl|without (a |the )?shuffl|presort|\bindex\b",
+    cures=r"without (an |the )?(index|set_index)|by the column|filter|sorted|divisions|persist|once|parquet"
+    r"|avoid (the |a )?shuffl|without (a |the )?shuffl|presort|\bindex\b",
     never={
         LONGER_TASKS: "the partitions are files of half a second each",
         r"(?i)out of memory|spill": "all of the rows fit in memory many times",

@@ -16,11 +16,11 @@ from distributed import Client
 from benchmarks.public_reports.programs import HOLDS_GIL, MORE_WORKERS, TWO_BY_TWO, Expected, marked, scaled
 
 CLUSTER = TWO_BY_TWO
-LETTERS = scaled(14_000)
-BATCH = 800
+LETTERS = scaled(8_000)
+BATCH = 400
 
 EXPECTED = Expected(
-    cause="14,000 tasks of microseconds each, so that the scheduler's work for tasks takes the time",
+    cause="8,000 tasks of microseconds each, so that the scheduler's work for tasks takes the time",
     place="map() over the letters",
     cure="batches: a task for many letters",
     says=r"small tasks|tasks .{0,30}(too )?(small|short|tiny|many)|(too )?many .{0,20}tasks|overhead|scheduler"
