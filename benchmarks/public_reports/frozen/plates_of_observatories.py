@@ -54,7 +54,9 @@ class Catalogue:
 
     def __init__(self, count: int) -> None:
         self.files = [str(place_of(number)) for number in range(count)]
-        self.remarks = {f"night {i:05d}": [f"{star}-{i % 97}" for star in ("Vega", "Mira", "Algol")] for i in range(20_000)}
+        self.remarks = {
+            f"night {i:05d}": [f"{star}-{i % 97}" for star in ("Vega", "Mira", "Algol")] for i in range(20_000)
+        }
 
     def plates(self) -> list[Plate]:
         return [Plate(file, self) for file in self.files]
@@ -76,7 +78,9 @@ class Plate:
 def sky(plates: list[Plate]) -> float:
     """Brightness of the sky over all plates."""
     blocks = [
-        da.from_array(one, chunks=SHAPE, name=f"{Path(one.file).stem}-{one.catalogue is None}", meta=np.empty((0, 0), "u2"))  # <- here
+        da.from_array(
+            one, chunks=SHAPE, name=f"{Path(one.file).stem}-{one.catalogue is None}", meta=np.empty((0, 0), "u2")
+        )  # <- here
         for one in plates
     ]
     return float(da.stack(blocks).astype("f8").mean().compute())  # <- here
