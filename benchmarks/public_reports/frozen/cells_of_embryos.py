@@ -36,10 +36,12 @@ EXPECTED = Expected(
     cause="strips of 40 genes cut across the file's chunks, so that each chunk is unpacked 25 times",
     place="from_array(..., chunks=(..., 40)) in table, or the read in Expression",
     cure="chunks that follow those of the file",
-    says=r"chunks?[^.]{0,80}(file|stor|disk|HDF5)|(file|stor|disk|HDF5)[^.]{0,40}chunks?|(unpack|decompress|read)\w*[^.]{0,60}(again|times|more)"
+    says=r"chunks?[^.]{0,80}(file|stor|disk|HDF5)|(file|stor|disk|HDF5)[^.]{0,40}chunks?|(unpack|decompress"
+    r"|read)\w*[^.]{0,60}(again|times|more)"
     r"|align|more[^.]{0,20}(read|unpacked)[^.]{0,40}(than|needed)|decompress|unpack",
     places=(*marked(__file__), r"\bExpression\b", r"__getitem__", r"\btable\b", r"\bactive\b"),
-    cures=r"chunks?[^.]{0,80}(file|stor|disk|HDF5|whole|multiples?)|align|whole rows|(along|follow)\w*[^.]{0,40}(file|chunks)|chunks\s?=|cache"
+    cures=r"chunks?[^.]{0,80}(file|stor|disk|HDF5|whole|multiples?)|align|whole rows|(along"
+    r"|follow)\w*[^.]{0,40}(file|chunks)|chunks\s?=|cache"
     r"|(larger|bigger)[^.]{0,20}chunks",
     never={
         MORE_WORKERS: "both cores are busy",

@@ -41,7 +41,8 @@ EXPECTED = Expected(
     r"|(many|hundreds of) (small )?(computations|computes|graphs)|one (after the other|by one|at a time)|in turn"
     r"|client waits? for (each|every)",
     places=(*marked(__file__), r"open_mfdataset", r"\bmean_salinity\b"),
-    cures=r"preprocess|drop[^.]{0,30}coord|compat|override|coords=|join=|fewer computations|at once|in one|together",
+    cures=r"preprocess|drop[^.]{0,30}coord|compat|override|coords=|join=|fewer computations|at once|in one"
+    r"|together",
     never={
         COMPUTED_AGAIN: "each computation is another one",
         LONGER_TASKS: "the size of tasks is not at fault: the client waits for each computation",

@@ -36,7 +36,8 @@ EXPECTED = Expected(
     says=r"\block(s|ed)?\b|one (thread|task) at a time",
     places=(*marked(__file__), r"\bblock_of\b", r"\bpacked_block\b"),
     cures=r"(without|no|avoid|drop|remove|lock=False)[^.]{0,30}lock|hold\w*[^.]{0,40}(short|less|only)|shorter"
-    r"|out(side)? (of )?(the|it)|process(es)?\b|own (file|handle|copy)|(each|every) (task|thread)[^.]{0,40}(file|own|open)"
+    r"|out(side)? (of )?(the|it)|process(es)?\b|own (file|handle|copy)|(each|every) (task"
+    r"|thread)[^.]{0,40}(file|own|open)"
     r"|after (the lock|releasing)|lock=False",
     never={
         LONGER_TASKS: "tasks of some tenths of a second are long enough",
@@ -56,10 +57,10 @@ def sizes_file() -> Path:
 def prepare() -> None:
     """Write the blocks, packed, one after the other, and their sizes."""
     steps = np.random.default_rng(5).integers(0, 24, SHAPE, dtype="u1")
-    sizes = []
     with picture().open("wb") as out:
-        for number in range(BLOCKS):
-            sizes.append(out.write(zlib.compress(np.roll(steps, number * 31) + np.uint8(number), 1)))
+        sizes = [
+            out.write(zlib.compress(np.roll(steps, 31 * number) + np.uint8(number), 1)) for number in range(BLOCKS)
+        ]
     np.save(sizes_file(), np.array(sizes))
 
 

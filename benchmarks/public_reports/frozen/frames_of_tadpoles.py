@@ -2,10 +2,10 @@
 
 source: dask/dask-image issue 181 (and pull request 182)
 date:   2021-01-19
-seen:   reading 398 images as a Dask array takes 24 times as long as reading them in a loop; with a function of one's own
-        that reads one file in a task, it is fast.
-cause:  to read its frame, each task makes the sequence of all files that the pattern matches, and that looks into all of
-        them. So work grows by the square of the number of files.
+seen:   reading 398 images as a Dask array takes 24 times as long as reading them in a loop; with a function of one's
+        own that reads one file in a task, it is fast.
+cause:  to read its frame, each task makes the sequence of all files that the pattern matches, and that looks into all
+        of them. So work grows by the square of the number of files.
 cure:   in a task, open only the file of its own frame.
 """
 
@@ -20,7 +20,6 @@ from distributed import Client
 
 from benchmarks.public_reports.programs import (
     LOCK,
-    LONGER_TASKS,
     TWO_BY_TWO,
     WAITS_FOR_CORES,
     Expected,
@@ -37,12 +36,13 @@ EXPECTED = Expected(
     cause="each task opens all files of the film, hundreds of them, to read one",
     place="Film(pattern) in the task's function frame, or the class Film, which opens the files",
     cure="open just the one file that the task needs",
-    says=r"open\w*[^.]{0,60}(files?|times|each|every|again)|files?[^.]{0,60}\bopen|(again|same)[^.]{0,60}(in|by|for) (each|every|all)"
+    says=r"open\w*[^.]{0,60}(files?|times|each|every|again)|files?[^.]{0,60}\bopen|(again|same)[^.]{0,60}(in|by"
+    r"|for) (each|every|all)"
     r"|(each|every) (task|call)[^.]{0,80}(again|same|all)|repeated|glob|list\w* (the )?(files|folder)",
     places=(*marked(__file__), r"\bFilm\b", r"\bframe\b", r"memmap|open_memmap"),
-    cures=r"(only|just|single|one|own|needed)\b[^.]{0,40}\bfile|once|outside (of )?the task|cache|keep|in advance|pass\b|before",
+    cures=r"(only|just|single|one|own|needed)\b[^.]{0,40}\bfile|once|outside (of )?the task|cache|keep"
+    r"|in advance|pass\b|before",
     never={
-        LONGER_TASKS: "each task works for some hundredths of a second, nearly all of it for nothing",
         LOCK: "nobody waits for a lock of the program",
         WAITS_FOR_CORES: "fewer threads open as many files",
     },

@@ -2,8 +2,8 @@
 
 source: dask/dask issue 4344
 date:   2018-12-31
-seen:   ``apply`` of a Python function to a column takes 36 s with Dask's threads, and 22 s with pandas alone; by several
-        processes that the user starts himself, 5 s.
+seen:   ``apply`` of a Python function to a column takes 36 s with Dask's threads, and 22 s with pandas alone; by
+        several processes that the user starts himself, 5 s.
 cause:  the function is Python code, which holds the GIL: only one thread of the process runs at a time.
 cure:   several processes of one thread each (or code that works on whole columns).
 """
@@ -29,7 +29,8 @@ EXPECTED = Expected(
     cure="processes of one thread each, or whole columns instead of one value at a time",
     says=r"\bGIL\b|interpreter lock|pure Python|Python code",
     places=(*marked(__file__), r"\blevy\b"),
-    cures=r"process|one thread|threads_per_worker|vectori[sz]|whole (columns?|arrays?|partitions?)|numpy|numba|cython"
+    cures=r"process|one thread|threads_per_worker|vectori[sz]|whole (columns?|arrays?|partitions?)|numpy|numba"
+    r"|cython"
     r"|compiled|release",
     never={
         LONGER_TASKS: "tasks of half a second are long enough",

@@ -26,7 +26,8 @@ EXPECTED = Expected(
     says=r"tasks?[^.]{0,40}(too )?(small|short|tiny)|(small|short|tiny)[^.]{0,20}tasks?|too many tasks|overhead"
     r"|[\d,]+ (tasks|keys|numbers|futures)|scheduler[^.]{0,40}busy",
     places=(*marked(__file__), r"\bsquare\b", r"\bscatter\b"),
-    cures=r"(longer|larger|bigger|fewer)[^.]{0,30}(tasks?|pieces)|batch|lists?\b|chunks?|partition|group|several|more work|batch_size",
+    cures=r"(longer|larger|bigger|fewer)[^.]{0,30}(tasks?|pieces)|batch|lists?\b|chunks?|partition|group"
+    r"|several|more work|batch_size",
     never={
         MORE_WORKERS: "workers are idle",
         PROCESSES: "the threads are idle",

@@ -36,10 +36,12 @@ EXPECTED = Expected(
     cause="h5py reads by a list of row numbers, row by row, which takes much longer than reading all of them",
     place="file['rings'][chosen] in widths",
     cure="read a slice of the file, and index the array in memory",
-    says=r"(list|fancy|point|index\w*|select\w*|row[s ])[^.]{0,60}(read|h5py|HDF5|file|slow)|(read|h5py|HDF5)\w*[^.]{0,60}(list|fancy|points|index|select|row by row|one by one|each row)"
-    r"|h5py",
+    says=r"(list|fancy|point|index\w*|select\w*|row[s ])[^.]{0,60}(read|h5py|HDF5|file|slow)|(read|h5py"
+    r"|HDF5)\w*[^.]{0,60}(list|fancy|points|index|select|row by row|one by one|each row)"
+    r"|h5py[^.]{0,40}(slow|selection|getitem)",
     places=(*marked(__file__), r"\bwidths\b", r"\bgrowth\b", r"__getitem__"),
-    cures=r"slice|contiguous|in memory|(whole|all of|entire)[^.]{0,40}(read|load|chunk|array|data)|read[^.]{0,40}(whole|all|once|at once)|NumPy array|numpy|fewer reads|larger reads",
+    cures=r"slice|contiguous|in memory|(whole|all of|entire)[^.]{0,40}(read|load|chunk|array|data)"
+    r"|read[^.]{0,40}(whole|all|once|at once)|NumPy array|numpy|fewer reads|larger reads",
     never={
         LONGER_TASKS: "tasks of a tenth of a second and more are long enough",
         COMPUTED_AGAIN: "everything is read once",

@@ -33,11 +33,14 @@ EXPECTED = Expected(
     cause="the client sends every tile to the cluster, and gathers it again, in each stage: 10 MB with each task",
     place="submit() of functions with the tiles as arguments, or the gather() after each stage",
     cure="leave the tiles on the workers: pass futures to the next stage, read tiles in tasks, or scatter them",
-    says=r"(large|big|heavy|\d+(\.\d+)? [kMG]i?B)\b[^.]{0,60}\b(graph|tasks?|arguments?|calls?|client|gather|result)"
-    r"|(gather|result)\w*[^.]{0,80}(large|big|\d+(\.\d+)? [kMG]i?B|client|stage)|\bcarr(y|ies)\b|pickl|serializ|through the client"
+    says=r"(large|big|heavy|\d+(\.\d+)? [kMG]i?B)\b[^.]{0,60}\b(graph|tasks?|arguments?|calls?|client|gather"
+    r"|result)"
+    r"|(gather|result)\w*[^.]{0,80}(large|big|\d+(\.\d+)? [kMG]i?B|client|stage)|\bcarr(y|ies)\b|pickl|serializ"
+    r"|through the client"
     r"|(to|from) the client|back and forth|sent? (to|with|by)",
     places=(*marked(__file__), r"\bstage\b", r"\bgather\b"),
-    cures=r"scatter|futures?|leave[^.]{0,40}(workers?|cluster)|on the (workers?|cluster)|(read|load)\w*[^.]{0,40}(tasks?|workers?)"
+    cures=r"scatter|futures?|leave[^.]{0,40}(workers?|cluster)|on the (workers?|cluster)|(read"
+    r"|load)\w*[^.]{0,40}(tasks?|workers?)"
     r"|(chain|only|just)[^.]{0,60}(small|results?|gather)|submit[^.]{0,40}(future|result)",
     never={
         LONGER_TASKS: "tasks of some hundredths of a second on 10 MB are long enough; larger tiles travel as long",

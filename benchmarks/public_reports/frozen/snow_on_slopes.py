@@ -16,7 +16,6 @@ import xarray as xr
 from distributed import Client
 
 from benchmarks.public_reports.programs import (
-    LOCK,
     MORE_MEMORY,
     MORE_WORKERS,
     TWO_BY_TWO,
@@ -35,15 +34,16 @@ EXPECTED = Expected(
     cause="thousands of tasks that are too small: the chunks are those of the file, of 10 kB each",
     place="the call of open_dataset with chunks={}, or what is computed of it",
     cure="larger chunks: several of the file's in one",
-    says=r"(tasks?|chunks?)[^.]{0,40}(too )?(small|short|tiny)|(small|short|tiny)[^.]{0,20}(tasks?|chunks?)|too many tasks"
+    says=r"(tasks?|chunks?)[^.]{0,40}(too )?(small|short|tiny)|(small|short|tiny)[^.]{0,20}(tasks?|chunks?)"
+    r"|too many tasks"
     r"|[\d,]+ tasks[^.]{0,80}(overhead|scheduler)|overhead[^.]{0,40}task",
     places=(*marked(__file__), r"open_dataset", r"\bmelted\b"),
-    cures=r"(larger|bigger|longer|fewer)[^.]{0,30}(chunks?|tasks?|blocks?)|(chunks?|blocks?)[^.]{0,20}(larger|bigger)"
+    cures=r"(larger|bigger|longer|fewer)[^.]{0,30}(chunks?|tasks?|blocks?)|(chunks?|blocks?)[^.]{0,20}(larger"
+    r"|bigger)"
     r"|rechunk|chunks\s?=|more work (in|per) (a|each) task|merge",
     never={
         MORE_WORKERS: "the scheduler has more to do than workers",
         MORE_MEMORY: "there is next to nothing in memory",
-        LOCK: "a read takes much less time than the handling of its task",
     },
 )
 

@@ -30,7 +30,8 @@ EXPECTED = Expected(
     says=r"(each|every|per|single|one) (cell|value|element|row|series|point|item)|cell by cell|\bGIL\b|vectori[sz]e"
     r"|Python (code|loop|function|calls)|pure Python|many (small |short )?calls|loop\w* (over|in) Python",
     places=(*marked(__file__), r"\branks\b", r"vectorize", r"\bthirst\b"),
-    cures=r"whole (blocks?|arrays?|chunks?)|blocks?[^.]{0,20}at once|vectori[sz]|along (an|the|its) axis|array operations"
+    cures=r"whole (blocks?|arrays?|chunks?)|blocks?[^.]{0,20}at once|vectori[sz]|along (an|the|its) axis"
+    r"|array operations"
     r"|NumPy|numba|compiled|at once|fewer calls",
     never={
         LONGER_TASKS: "tasks of some tenths of a second are long enough",

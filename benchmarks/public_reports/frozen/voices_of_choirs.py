@@ -27,10 +27,12 @@ EXPECTED = Expected(
     cause="the array is part of the graph: 320 MB are sent from the client to the scheduler with each computation",
     place="from_array of the NumPy array, or the compute() of what is made of it",
     cure="read the parts of the file in tasks (or scatter the data once)",
-    says=r"(large|big|heavy|\d+ [kMG]i?B)\b[^.]{0,60}\b(graph|tasks?|scheduler)|graph[^.]{0,60}\b(large|big|\d+ [kMG]i?B)"
+    says=r"(large|big|heavy|\d+ [kMG]i?B)\b[^.]{0,60}\b(graph|tasks?|scheduler)|graph[^.]{0,60}\b(large|big"
+    r"|\d+ [kMG]i?B)"
     r"|carr(y|ies)\b|embed|pickl|serializ|sen[dt]s? (the )?(array|data)|from the client",
     places=(*marked(__file__), r"from_array", r"\bspread\b"),
-    cures=r"(load|read|make|creat|generat)\w*[^.]{0,60}(tasks?|workers?|where)|scatter|from_delayed|from_zarr|from_map"
+    cures=r"(load|read|make|creat|generat)\w*[^.]{0,60}(tasks?|workers?|where)|scatter|from_delayed|from_zarr"
+    r"|from_map"
     r"|map_blocks|memmap|persist",
     never={
         LONGER_TASKS: "chunks of 20 MB are large enough",

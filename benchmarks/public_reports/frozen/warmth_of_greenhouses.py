@@ -26,7 +26,8 @@ EXPECTED = Expected(
     cause="xarray's resample().mean() works in Python, group by group, on thousands of groups of six values",
     place="resample(...).mean() in hourly",
     cure="an operation on all groups at once: resample of pandas, coarsen, or flox",
-    says=r"(each|every|per|one|single|many|small|thousands of|by) group|group by group|groupby|resampl|Python (code|loop)|pure Python"
+    says=r"(each|every|per|one|single|many|small|thousands of|by) group|group by group|groupby|resampl"
+    r"|Python (code|loop)|pure Python"
     r"|\bGIL\b|loop\w*[^.]{0,30}(over|in Python)",
     places=(*marked(__file__), r"\bhourly\b", r"\bresample\b", r"\bwarmest\b"),
     cures=r"pandas|coarsen|flox|numbagg|reshape|vectori[sz]|at once|array operations|whole arrays?|NumPy|compiled",

@@ -40,11 +40,14 @@ EXPECTED = Expected(
     cause="each task reads and unpacks a whole picture of 32 MB, of which a small window is used",
     place="file['tissue'][:] in picture, or from_delayed() of it",
     cure="read only the window from the file",
-    says=r"(whole|all of|entire|\d+ [kMG]i?B)\b[^.]{0,80}(used|needed|window|slice|part|read|thrown|kept)|(small|little|few|part)\b[^.]{0,60}(used|needed|kept)"
-    r"|more[^.]{0,20}(read|unpacked)[^.]{0,40}(than|needed)|(read|load|unpack|decompress)\w*[^.]{0,60}(more|all|whole|entire|throw)"
-    r"|decompress|unpack|reading (the )?files?|h5py|HDF5",
+    says=r"(whole|all of|entire|\d+ [kMG]i?B)\b[^.]{0,80}(used|needed|window|slice|part|read|thrown|kept)"
+    r"|(small|little|few|part)\b[^.]{0,60}(used|needed|kept)"
+    r"|more[^.]{0,20}(read|unpacked)[^.]{0,40}(than|needed)|(read|load|unpack|decompress)\w*[^.]{0,60}(more|all"
+    r"|whole|entire|throw)"
+    r"|decompress|unpack|reading (the )?files?",
     places=(*marked(__file__), r"\bpicture\b", r"__getitem__", r"from_delayed"),
-    cures=r"only[^.]{0,60}(window|part|slice|rows|needed|read|what)|read (less|only|just)|slice[^.]{0,40}(file|read|open|before)|from_array"
+    cures=r"only[^.]{0,60}(window|part|slice|rows|needed|read|what)|read (less|only|just)|slice[^.]{0,40}(file"
+    r"|read|open|before)|from_array"
     r"|(select|cut|slice|filter)\w*[^.]{0,40}(before|while|when|in) (it )?(read|load|open)|smaller",
     never={
         LONGER_TASKS: "tasks of tenths of a second are long enough",
