@@ -21,7 +21,7 @@ NEEDS = ("pandas", "pyarrow")
 CLUSTER = {"n_workers": 1, "threads_per_worker": 2}
 GOOD_CLUSTER = TWO_BY_ONE
 REGIONS = 16
-PEOPLE = scaled(90_000)
+PEOPLE = scaled(500_000)
 
 EXPECTED = Expected(
     cause="the threads wait for the GIL, which the Python function holds: one income after the other",

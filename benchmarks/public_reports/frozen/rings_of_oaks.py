@@ -29,8 +29,8 @@ from benchmarks.public_reports.programs import (
 
 NEEDS = ("h5py",)
 CLUSTER = TWO_BY_ONE
-SITES = scaled(40)
-SAMPLES, RINGS = 6_000, 60
+SITES = scaled(280)
+SAMPLES, RINGS = 60_000, 8
 
 EXPECTED = Expected(
     cause="h5py reads by a list of row numbers, row by row, which takes much longer than reading all of them",

@@ -19,8 +19,8 @@ from benchmarks.public_reports.programs import COMPUTED_AGAIN, LOCK, LONGER_TASK
 
 NEEDS = ("xarray", "pandas")
 CLUSTER = TWO_BY_ONE
-HOUSES = scaled(16)
-VALUES = 60_000
+HOUSES = scaled(10)
+VALUES = 20_000
 
 EXPECTED = Expected(
     cause="xarray's resample().mean() works in Python, group by group, on thousands of groups of six values",
