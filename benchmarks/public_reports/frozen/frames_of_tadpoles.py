@@ -29,7 +29,7 @@ from benchmarks.public_reports.programs import (
 )
 
 CLUSTER = TWO_BY_TWO
-FRAMES = scaled(450)
+FRAMES = scaled(400)
 SHAPE = (64, 256)
 
 EXPECTED = Expected(

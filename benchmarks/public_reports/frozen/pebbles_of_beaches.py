@@ -16,7 +16,7 @@ from distributed import Client
 from benchmarks.public_reports.programs import LOCK, MORE_WORKERS, PROCESSES, TWO_BY_TWO, Expected, marked, scaled
 
 CLUSTER = TWO_BY_TWO
-PEBBLES = scaled(6_000)
+PEBBLES = scaled(8_000)
 HANDFUL = 500
 
 EXPECTED = Expected(

@@ -20,7 +20,7 @@ from distributed import Client
 from benchmarks.public_reports.programs import LOCK, TWO_BY_TWO, WAITS_FOR_CORES, Expected, folder, marked, scaled
 
 CLUSTER = TWO_BY_TWO
-PLATES = scaled(300)
+PLATES = scaled(220)
 SHAPE = (120, 160)
 STARS = ("Vega", "Mira", "Algol")
 

@@ -26,7 +26,7 @@ from benchmarks.public_reports.programs import (
 )
 
 CLUSTER = TWO_BY_TWO
-TILES = scaled(40)
+TILES = scaled(48)
 SIDE = 1200
 
 EXPECTED = Expected(
