@@ -21,7 +21,7 @@ NEEDS = ("pandas", "pyarrow")
 CLUSTER = TWO_BY_TWO
 FILES = 6
 COLUMNS = 50
-ROWS = scaled(250_000)
+ROWS = scaled(500_000)
 QUERIES = 3
 
 EXPECTED = Expected(

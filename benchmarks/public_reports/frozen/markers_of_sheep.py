@@ -23,7 +23,7 @@ from benchmarks.public_reports.programs import LONGER_TASKS, MORE_WORKERS, TWO_B
 CLUSTER = TWO_BY_TWO
 SHEEP = 60_000
 MARKERS = 1_000
-BLOCKS = scaled(150)
+BLOCKS = scaled(200)
 
 EXPECTED = Expected(
     cause="the client computes a hash of all the data for each call of the delayed function",
@@ -35,7 +35,7 @@ EXPECTED = Expected(
     places=(*marked(__file__), r"\bcounted\b"),
     cures=r"pure|hash|token|dask_key_name|name|wrap|once|scatter|outside",
     never={
-        LONGER_TASKS: "it is the client that works, and the graph has 150 tasks",
+        LONGER_TASKS: "it is the client that works, and the graph has 200 tasks",
         MORE_WORKERS: "workers wait for the client",
     },
 )

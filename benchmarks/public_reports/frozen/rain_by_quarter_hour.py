@@ -21,7 +21,7 @@ from benchmarks.public_reports.programs import LONGER_TASKS, TWO_BY_TWO, Expecte
 NEEDS = ("pandas", "pyarrow")
 CLUSTER = TWO_BY_TWO
 STATIONS = 24
-ROWS = scaled(260_000)
+ROWS = scaled(500_000)
 
 EXPECTED = Expected(
     cause="set_index() reads all files twice and shuffles all rows, for a sum over a span of time",

@@ -16,7 +16,7 @@ from distributed import Client
 from benchmarks.public_reports.programs import LONGER_TASKS, MORE_WORKERS, TWO_BY_TWO, Expected, marked, scaled
 
 CLUSTER = TWO_BY_TWO
-VANS = scaled(200)
+VANS = scaled(380)
 PLACES = 800
 
 EXPECTED = Expected(

@@ -22,7 +22,7 @@ from benchmarks.public_reports.programs import LOCK, MORE_MEMORY, TWO_BY_ONE, Ex
 
 NEEDS = ("torch",)
 CLUSTER = TWO_BY_ONE
-PIECES = scaled(200)
+PIECES = scaled(380)
 BANDS, WIDTH, BIRDS = 256, 1500, 60
 
 EXPECTED = Expected(

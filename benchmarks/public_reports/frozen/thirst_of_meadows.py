@@ -21,7 +21,7 @@ from benchmarks.public_reports.programs import COMPUTED_AGAIN, LONGER_TASKS, TWO
 NEEDS = ("xarray",)
 CLUSTER = TWO_BY_TWO
 YEARS = 30
-SPOTS = scaled(110)
+SPOTS = scaled(130)
 
 EXPECTED = Expected(
     cause="a Python function is called for each of the cells (vectorize=True), which holds the GIL",

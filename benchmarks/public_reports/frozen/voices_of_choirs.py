@@ -19,12 +19,12 @@ from distributed import Client
 from benchmarks.public_reports.programs import LOCK, LONGER_TASKS, TWO_BY_TWO, Expected, folder, marked, scaled
 
 CLUSTER = TWO_BY_TWO
-VOICES = scaled(1_600_000)
+VOICES = scaled(2_500_000)
 FEATURES = 40
 PART = max(1, VOICES // 16)
 
 EXPECTED = Expected(
-    cause="the array is part of the graph: 512 MB are sent from the client to the scheduler with each computation",
+    cause="the array is part of the graph: 800 MB are sent from the client to the scheduler with each computation",
     place="from_array of the NumPy array, or the compute() of what is made of it",
     cure="read the parts of the file in tasks (or scatter the data once)",
     says=r"(large|big|heavy|\d+ [kMG]i?B)\b[^.]{0,60}\b(graph|tasks?|scheduler)|graph[^.]{0,60}\b(large|big"
@@ -35,7 +35,7 @@ EXPECTED = Expected(
     r"|from_map"
     r"|map_blocks|memmap|persist",
     never={
-        LONGER_TASKS: "chunks of 32 MB are large enough",
+        LONGER_TASKS: "chunks of 50 MB are large enough",
         LOCK: "nobody waits for a lock of the program",
     },
 )

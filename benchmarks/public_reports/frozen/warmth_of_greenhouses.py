@@ -20,7 +20,7 @@ from benchmarks.public_reports.programs import COMPUTED_AGAIN, LOCK, LONGER_TASK
 NEEDS = ("xarray", "pandas")
 CLUSTER = TWO_BY_ONE
 HOUSES = scaled(18)
-VALUES = 20_000
+VALUES = 45_000
 
 EXPECTED = Expected(
     cause="xarray's resample().mean() works in Python, group by group, on thousands of groups of six values",

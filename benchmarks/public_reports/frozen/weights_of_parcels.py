@@ -20,7 +20,7 @@ from benchmarks.public_reports.programs import COMPUTED_AGAIN, LONGER_TASKS, TWO
 NEEDS = ("pandas", "pyarrow")
 CLUSTER = TWO_BY_TWO
 PARTS = 12
-ROWS = scaled(90_000)
+ROWS = scaled(170_000)
 
 EXPECTED = Expected(
     cause="apply() with axis=1 calls a Python function for each row, which holds the GIL",
