@@ -7,7 +7,7 @@ from collections import Counter
 from dataclasses import replace
 
 from dask_efficiency.accounts.buckets import HELD
-from dask_efficiency.accounts.lines import is_the_users, place_of
+from dask_efficiency.accounts.lines import NOWHERE, Frame, Stack, is_the_users, place_of
 from dask_efficiency.report.computing import own_line
 from dask_efficiency.report.cures import with_recipe
 from dask_efficiency.report.kinds import BESIDE, page_of
@@ -32,8 +32,8 @@ def computed_first(report: EfficiencyReport) -> Finding | None:
     The cluster worked meanwhile, so that nothing was lost: unless the result was not needed, or is computed again.
     """
     waited = [(row.stack, row.ns - row.idle_ns) for row in report.client if row.activity == "wait"]
-    recipe = recipe_for(COMPUTED_FIRST, waited)
-    if recipe is None:
+    recipes = (recipe_for(COMPUTED_FIRST, rows) for rows in (waited, *_by_line(waited)))
+    if (recipe := next(filter(None, recipes), None)) is None:
         return None
     there = [(stack, ns) for stack, ns in waited if recipe.fits(stack)]
     wall, seconds = report.wall_clock_seconds, sum(ns for _, ns in there) / 1e9
@@ -44,6 +44,15 @@ def computed_first(report: EfficiencyReport) -> Finding | None:
     kind = BESIDE[COMPUTED_FIRST]
     found = Finding(COMPUTED_FIRST, kind.title, where, advice=kind.advice, page=page_of(COMPUTED_FIRST))
     return with_recipe(report, replace(found, evidence={KNOWN: IN_VAIN * min(seconds, again, wall)}), there)
+
+
+def _by_line(waited: Weighted) -> list[Weighted]:
+    """Waits at each line of the user's, the longest first."""
+    lines: dict[Frame, list[tuple[Stack, float]]] = {}
+    for stack, ns in waited:
+        own = next((frame for frame in reversed(stack) if is_the_users(frame.file)), NOWHERE)
+        lines.setdefault(own, []).append((stack, ns))
+    return sorted(lines.values(), key=lambda rows: -sum(ns for _, ns in rows))
 
 
 def _for_whom(report: EfficiencyReport, there: Weighted) -> str:

@@ -52,8 +52,8 @@ _IN_PACKAGE, _LOCAL_NAME = (
 )
 #: Causes of waiting that threads have as others compute likewise: these take turns with them.
 _TURNS = ("gil", "core")
-#: Share of all thread time from which what computes is worth a finding: then its cure may spare most of a run. By
-#: judgement.
+#: Share of all thread time from which what computes is worth a finding: then its cure may spare most of a run; and of
+#: that, from which its waiting for the GIL is named. By judgement.
 WORTH_COMPUTING = 0.3
 
 
@@ -90,14 +90,16 @@ def computing(
     whole = {cause: sum(row.ns for row in waits if row.cause == cause) for cause in _TURNS}
     # What threads wait for a core because of other processes is not this code's.
     own = {"gil": 1.0, "core": 1.0 - min(1.0, _others_ns(report) / whole["core"]) if whole["core"] else 0.0}
-    waited = sum(own[row.cause] * row.ns for row in waits if recipe.fits(row.stack))
-    found = _of_rows(report, rows, recipe.fits, waited)
+    waited = _sums((row.cause, row.ns) for row in waits if recipe.fits(row.stack))
+    found = _of_rows(report, rows, recipe.fits, sum(own[cause] * ns for cause, ns in waited.items()))
     if found is None:
         return None, frozenset()
     holders = lost_stacks(report, exact).get(GIL, ())
     held_by_it = sum(ns for stack, ns in holders if recipe.fits(stack))
     advice = found.advice if holds_any(recipe.unless_fact, facts) else recipe.advice
-    found = replace(found, title=recipe.title, advice=advice, page=recipe.page)
+    found = replace(
+        found, where=_with_gil(report, found, waited["gil"]), title=recipe.title, advice=advice, page=recipe.page
+    )
     return found, frozenset({GIL} if 2 * held_by_it > sum(ns for _, ns in holders) else ())
 
 
@@ -154,6 +156,12 @@ def busy(
     if cured is not found and found.page != page_of(AGAIN):  # with its cure, it is known what is in vain
         cured = replace(cured, evidence={**cured.evidence, KNOWN: cured.evidence[KNOWN] * IN_VAIN / MAY_GO})
     return cured, frozenset(kind for kind, is_explained in explained.items() if is_explained)
+
+
+def _with_gil(report: EfficiencyReport, found: Finding, ns: int) -> str:
+    """Where a finding is, with what its threads waited for the GIL if that is much of its time."""
+    part = ns / 1e9 / (found.evidence["share_of_thread_time"] * report.thread_seconds)
+    return f"{found.where}, {format_share(part)} of it waiting for the GIL" if part >= WORTH_COMPUTING else found.where
 
 
 def _if_again(report: EfficiencyReport, found: Finding, rows: Sequence[tuple[str, str, Stack, int]]) -> Finding:

@@ -358,6 +358,7 @@ hdf5-writes: Writing to HDF5 data sets, part by part of their chunks
 opening: Opening files, which takes longer than to read what is wanted
     kinds: python busy
     stack: h5py/_hl/files.py File.__init__|make_fid
+    stack: numpy/lib/*format*.py open_memmap
     stack: h5netcdf/core.py File.__init__
     stack: xarray/backends/api.py open_dataset|open_dataarray|open_zarr
     stack: rasterio/__init__.py open

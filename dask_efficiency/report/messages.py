@@ -36,6 +36,8 @@ LARGE_RESULT_BYTES = 50_000_000
 LARGE_OBJECT = 10_000_000
 #: Types of libraries whose sizes Dask knows, with those derived from them; of another class it takes `sys.getsizeof`.
 _SIZED = re.compile("[Aa]rray|Frame|Series|Index|Table|Batch|Dataset|Tensor|^cs[rc]_|^function$|^method$")
+#: Ends of the words for several lines that sent the same.
+_MORE_LINES = re.compile(r" and (?:\d+ more lines|\S+:\d+)$")
 #: Part of the largest graph's size from which all are taken for as large. By judgement.
 SAME = 0.8
 #: Bytes of tasks, as a multiple of those of graphs, up to which they are sent about once. By judgement.
@@ -277,7 +279,8 @@ def place_of_load(load: Load, lines: Mapping[str, str] = MappingProxyType({})) -
         one = ", the largest of " if load.nbytes < SAME * load.count * load.each else " of "
         sent = f"{format_count(round(load.count), 'graph')}{one}{size}" + (f" ({of})" if of else "")
         senders = [*dict.fromkeys(lines.values())]
-        by = senders[0] if len(senders) == 1 else lines.get(load.prefix, "")
+        several = [line for line in senders if _MORE_LINES.search(line)]  # that sent what is in the graph of each
+        by = senders[0] if len(senders) == 1 else lines.get(load.prefix, several[0] if several else "")
         return f"{sent}: {by}" if by else sent
     if load.what == RESULTS:
         of = f" of {name_of(load.prefix)}" if load.prefix else ""

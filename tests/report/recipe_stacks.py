@@ -410,6 +410,7 @@ SEEN = [
     _seen("hdf5-writes", "busy", "7: me/a.py f > h5py/_hl/dataset.py Dataset.__setitem__"),
     _seen("opening", "busy", "7: me/a.py f > h5py/_hl/files.py File.__init__ > h5py/_hl/files.py make_fid"),
     _seen("opening", "busy", "7: me/a.py f > <built-in> File"),
+    _seen("opening", "busy", "7: me/a.py f > numpy/lib/_npyio_impl.py load > numpy/lib/_format_impl.py open_memmap"),
     _seen("opening", "busy", "7: me/a.py f > xarray/backends/api.py open_dataset > me/own.py Own.open_dataset"),
     _seen("listing", "busy", "7: me/a.py f > ~pathlib.py Path.rglob > ~pathlib.py _WildcardSelector._select_from"),
     _seen("listing", "busy", "7: me/a.py f > ~pathlib/_local.py Path.glob > ~glob.py _GlobberBase.select_recursive"),

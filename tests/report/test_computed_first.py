@@ -54,6 +54,9 @@ def test_a_function_that_computes_first_is_a_finding_with_its_tasks_and_all_line
         "Pass divisions=, or sorted=True for sorted data, or persist() before: it computes the column twice.",
     )
     assert first.evidence == {"wall_clock_seconds": 3.5}
+    shorter = computed_first(run(waited=4.0))
+    assert shorter is not None
+    assert shorter.where == f"40 % of the time: 15 tasks of read, computed by {LINES}"
     unknown = computed_first(run(computed_by={}))
     assert unknown is not None
     assert unknown.where == "70 % of the time: `few_days`, etl.py:1"

@@ -61,6 +61,8 @@ def test_python_by_row_that_computes_for_most_of_the_time_is_the_first_finding_w
         "share_under_gil": 1.0,
         "wall_clock_seconds": pytest.approx(9.0),
     }
+    crowded = find(by_row(cpu=16.0, gil=24.0))[0]
+    assert crowded.where == "100 % of all thread time: `body_mass_index`, bmi.py:1, 60 % of it waiting for the GIL"
     # the wait for the GIL has the same cure, and is part of it
     assert "thread-noncpu/gil" not in {one.kind for one in others}
     assert leading(report)[0] == first

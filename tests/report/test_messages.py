@@ -151,6 +151,13 @@ def test_large_graphs_are_one_finding_with_what_their_objects_do_on_the_way() ->
     assert first(report) == ("large-graph", where)
     assert not {"client", "heavy-tasks", "idle/scheduler"} & {one.kind for one in find(report)}
     assert find(report)[0].saves_seconds == 8.0 + 6.0
+    # of graphs of several lines, those of what is in each
+    lines = {
+        "mean": "`x.mean().compute()` in etl.py:61",
+        "original": "`x.mean().compute()` in etl.py:61 and 2 more lines",
+    }
+    graphs = part(RECEIVING, "graphs", 6.0, 3, **large)
+    assert first(run(graphs, computed_by=lines))[1] == f"3 graphs of 238 MiB: {lines['original']}"
     mixed = {**large, "median_bytes": 1_000, "total_bytes": 250_000_000}
     assert first(run(part(RECEIVING, "graphs", 6.0, 9, **mixed))) == ("large-graph", "9 graphs, the largest of 238 MiB")
 
