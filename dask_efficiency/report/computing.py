@@ -51,7 +51,7 @@ _IN_PACKAGE, _LOCAL_NAME = (
     re.compile(r"<\w+>$"),
 )
 #: Causes of waiting that threads have as others compute likewise: these take turns with them.
-_TURNS = ("gil", "core")
+_TURNS = ("gil", "core", LOCK)
 #: Share of all thread time from which what computes is worth a finding: then its cure may spare most of a run; and of
 #: that, from which its waiting for the GIL is named. By judgement.
 WORTH_COMPUTING = 0.3
@@ -72,7 +72,8 @@ def computing(
     """Finding of what threads computed under the GIL, if that is much of all thread time.
 
     It has the recipe for what computes, if there is one; otherwise it is of Python in the user's own functions. Also
-    returns the kinds of losses that it explains: the GIL is waited for while a recipe's code holds it.
+    returns the kinds of losses that it explains: the GIL, or a lock of its own, is waited for while a recipe's code
+    holds it.
 
     Only what was seen under the GIL counts: the same functions of a library may compute outside of it, as where a row's
     function calls NumPy.
@@ -89,18 +90,20 @@ def computing(
     waits = [row for row in exact if row.bucket == Bucket.THREAD_NONCPU and row.cause in _TURNS]
     whole = {cause: sum(row.ns for row in waits if row.cause == cause) for cause in _TURNS}
     # What threads wait for a core because of other processes is not this code's.
-    own = {"gil": 1.0, "core": 1.0 - min(1.0, _others_ns(report) / whole["core"]) if whole["core"] else 0.0}
-    waited = _sums((row.cause, row.ns) for row in waits if recipe.fits(row.stack))
-    found = _of_rows(report, rows, recipe.fits, sum(own[cause] * ns for cause, ns in waited.items()))
+    not_others = 1.0 - min(1.0, _others_ns(report) / whole["core"]) if whole["core"] else 0.0
+    there = [row for row in waits if recipe.fits(row.stack)]
+    waited = _sums((row.cause, row.ns) for row in there if row.cause != LOCK or not _is_in_own_code(row.stack))
+    turns = sum((not_others if cause == "core" else 1.0) * ns for cause, ns in waited.items())
+    found = _of_rows(report, rows, recipe.fits, turns)
     if found is None:
         return None, frozenset()
     holders = lost_stacks(report, exact).get(GIL, ())
     held_by_it = sum(ns for stack, ns in holders if recipe.fits(stack))
     advice = found.advice if holds_any(recipe.unless_fact, facts) else recipe.advice
-    found = replace(
-        found, where=_with_gil(report, found, waited["gil"]), title=recipe.title, advice=advice, page=recipe.page
-    )
-    return found, frozenset({GIL} if 2 * held_by_it > sum(ns for _, ns in holders) else ())
+    where = _with_turns(report, found, waited)
+    found = replace(found, where=where, title=recipe.title, advice=advice, page=recipe.page)
+    explained = {GIL: 2 * held_by_it > sum(ns for _, ns in holders), FOR_LOCKS: waited[LOCK] > MOST * whole[LOCK]}
+    return found, frozenset(kind for kind, is_explained in explained.items() if is_explained)
 
 
 def busy(
@@ -139,8 +142,8 @@ def busy(
     loads = sum(ns for stack, ns in there if reads(stack) or _is_load(stack)) > MOST * held
     kind = LOADING if loads or (not function and any(map(_READ_TASKS.fullmatch, prefixes))) else BUSY
     place = _where_busy(report, prefixes, there) + (", or waiting for its turn" if in_turn > held else "")
-    # Where most of the time is useful, even a part of that is what can be looked at.
-    mostly = sum(ns for *_, ns in rows) > MOST * report.thread_seconds * 1e9
+    # Where most of the time is useful, or waits for its turn, even a part of that is what can be looked at.
+    mostly = sum(ns for *_, ns in rows) + in_turn > MOST * report.thread_seconds * 1e9
     least = WORTH_COMPUTING if mostly else MOST
     found = much_of_time(report, kind, held + in_turn, place, least=least, weight=MAY_GO, facts=facts)
     if found is None:
@@ -158,10 +161,11 @@ def busy(
     return cured, frozenset(kind for kind, is_explained in explained.items() if is_explained)
 
 
-def _with_gil(report: EfficiencyReport, found: Finding, ns: int) -> str:
-    """Where a finding is, with what its threads waited for the GIL if that is much of its time."""
+def _with_turns(report: EfficiencyReport, found: Finding, waited: Mapping[str, int]) -> str:
+    """Where a finding is, with what its threads waited for the GIL, or for a lock, if that is much of its time."""
+    what, ns = max(("the GIL", waited["gil"]), ("a lock in it", waited[LOCK]), key=lambda each: each[1])
     part = ns / 1e9 / (found.evidence["share_of_thread_time"] * report.thread_seconds)
-    return f"{found.where}, {format_share(part)} of it waiting for the GIL" if part >= WORTH_COMPUTING else found.where
+    return f"{found.where}, {format_share(part)} of it waiting for {what}" if part >= WORTH_COMPUTING else found.where
 
 
 def _if_again(report: EfficiencyReport, found: Finding, rows: Sequence[tuple[str, str, Stack, int]]) -> Finding:

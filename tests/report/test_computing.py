@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from dask_efficiency import EfficiencyReport
+from dask_efficiency import EfficiencyReport, Finding
 from dask_efficiency.accounts.lines import NATIVE, PYTHON, UNDER_GIL, Stack
 from dask_efficiency.accounts.skew import Skew
 from dask_efficiency.report.findings import find, headline, leading
@@ -67,6 +67,32 @@ def test_python_by_row_that_computes_for_most_of_the_time_is_the_first_finding_w
     assert "thread-noncpu/gil" not in {one.kind for one in others}
     assert leading(report)[0] == first
     assert headline(report) == "10.0 s, 75 % efficient (1 worker x 4 threads)"
+
+
+def test_a_lock_of_the_library_that_computes_is_part_of_it_but_none_of_the_users_own() -> None:
+    parsing = stack_of("me/log.py when", "~_strptime.py _strptime_datetime", "~_strptime.py _strptime")
+    in_own_code = stack_of("me/log.py when", "~_strptime.py _strptime_datetime", "me/log.py Zone.__init__")
+
+    def told(at: Stack) -> list[Finding]:
+        waits, whole = causes(**{"thread-noncpu/lock": 16.0}), {"thread_cpu": 14.0, "thread_noncpu": 16.0}
+        rows = (
+            ProfileRow("thread-cpu", PYTHON, "apply", parsing, 5),
+            ProfileRow("thread-noncpu", "lock", "apply", at, 5),
+        )
+        fields = {
+            "by_worker": {"w0": seconds(**whole, idle=10.0)},
+            "by_prefix": {"apply": seconds(**whole)},
+            "causes_by_worker": {"w0": waits | causes(**{"idle/parallelism": 10.0})},
+            "causes_by_prefix": {"apply": waits},
+        }
+        return [*find(by_row(profile=rows, gil_holders=(), **fields))]
+
+    first, *others = told(parsing)
+    assert first.where == "75 % of all thread time: `when`, log.py:1, 53 % of it waiting for a lock in it"
+    assert "thread-noncpu/lock" not in {one.kind for one in others}
+    found = told(in_own_code)
+    assert "thread-noncpu/lock" in {one.kind for one in found}
+    assert next(one.where for one in found if one.kind == "computing").startswith("35 % of all thread time: `when`")
 
 
 def test_it_is_no_finding_where_it_is_little_of_the_time_or_computes_outside_of_the_gil() -> None:
