@@ -32,8 +32,9 @@ def computed_first(report: EfficiencyReport) -> Finding | None:
     The cluster worked meanwhile, so that nothing was lost: unless the result was not needed, or is computed again.
     """
     waited = [(row.stack, row.ns - row.idle_ns) for row in report.client if row.activity == "wait"]
-    recipes = (recipe_for(COMPUTED_FIRST, rows) for rows in (waited, *_by_line(waited)))
-    if (recipe := next(filter(None, recipes), None)) is None:
+    of_lines = (recipe_for(COMPUTED_FIRST, rows) for rows in _by_line(waited))
+    others = (one for one in of_lines if one is not None and one.name not in OF_RESULTS)
+    if (recipe := recipe_for(COMPUTED_FIRST, waited) or next(others, None)) is None:
         return None
     there = [(stack, ns) for stack, ns in waited if recipe.fits(stack)]
     wall, seconds = report.wall_clock_seconds, sum(ns for _, ns in there) / 1e9

@@ -91,8 +91,9 @@ def computing(
     whole = {cause: sum(row.ns for row in waits if row.cause == cause) for cause in _TURNS}
     # What threads wait for a core because of other processes is not this code's.
     not_others = 1.0 - min(1.0, _others_ns(report) / whole["core"]) if whole["core"] else 0.0
-    there = [row for row in waits if recipe.fits(row.stack)]
-    waited = _sums((row.cause, row.ns) for row in there if row.cause != LOCK or not _is_in_own_code(row.stack))
+    # A lock is this code's if it waits there itself, not something that it calls.
+    there = [row for row in waits if recipe.fits(row.stack[-1:] if row.cause == LOCK else row.stack)]
+    waited = _sums((row.cause, row.ns) for row in there)
     turns = sum((not_others if cause == "core" else 1.0) * ns for cause, ns in waited.items())
     found = _of_rows(report, rows, recipe.fits, turns)
     if found is None:
@@ -102,7 +103,10 @@ def computing(
     advice = found.advice if holds_any(recipe.unless_fact, facts) else recipe.advice
     where = _with_turns(report, found, waited)
     found = replace(found, where=where, title=recipe.title, advice=advice, page=recipe.page)
-    explained = {GIL: 2 * held_by_it > sum(ns for _, ns in holders), FOR_LOCKS: waited[LOCK] > MOST * whole[LOCK]}
+    explained = {
+        GIL: 2 * held_by_it > sum(ns for _, ns in holders),
+        FOR_LOCKS: waited[LOCK] >= (1.0 - LITTLE) * whole[LOCK] > 0,
+    }
     return found, frozenset(kind for kind, is_explained in explained.items() if is_explained)
 
 
@@ -164,7 +168,7 @@ def busy(
 def _with_turns(report: EfficiencyReport, found: Finding, waited: Mapping[str, int]) -> str:
     """Where a finding is, with what its threads waited for the GIL, or for a lock, if that is much of its time."""
     what, ns = max(("the GIL", waited["gil"]), ("a lock in it", waited[LOCK]), key=lambda each: each[1])
-    part = ns / 1e9 / (found.evidence["share_of_thread_time"] * report.thread_seconds)
+    part = ns / found.evidence["share_of_thread_time"] / (1e9 * report.thread_seconds - _others_ns(report))
     return f"{found.where}, {format_share(part)} of it waiting for {what}" if part >= WORTH_COMPUTING else found.where
 
 

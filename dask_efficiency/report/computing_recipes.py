@@ -355,16 +355,6 @@ hdf5-writes: Writing to HDF5 data sets, part by part of their chunks
     stack: h5py/_hl/dataset.py Dataset.__setitem__
     stack: tables/* *Array.append|*Array.__setitem__
     Write whole chunks at a time, or make chunks as large as each write, with less compression.
-opening: Opening files, which takes longer than to read what is wanted
-    kinds: python busy
-    stack: h5py/_hl/files.py File.__init__|make_fid
-    stack: numpy/lib/*format*.py open_memmap
-    stack: h5netcdf/core.py File.__init__
-    stack: xarray/backends/api.py open_dataset|open_dataarray|open_zarr
-    stack: rasterio/__init__.py open
-    stack: <built-in> File|File(*|Dataset|Dataset(*
-    share: 0.55
-    Open each file once for all that is read of it, and keep it open; or put what is wanted into fewer files.
 listing: Listing folders, to find files
     kinds: python busy thread-noncpu/file
     stack: pathlib.py Path.rglob|Path.glob|Path.iterdir
@@ -383,4 +373,13 @@ deepcopy: Copies of Python objects, one by one
     kinds: python busy
     stack: copy.py deepcopy
     Copy less: deepcopy() goes through each object in Python; an array's or a frame's own copy() does not.
+opening: Opening files, which takes longer than what is done with them
+    kinds: busy
+    stack: h5py/_hl/files.py File.__init__|make_fid
+    stack: numpy/lib/*npyio* load > numpy/lib/*format*.py open_memmap
+    stack: <built-in> File
+    also: h5py/* *
+    also: numpy/lib/*npyio* load
+    share: 0.55
+    Open each file once, and keep it open for all that is wanted of it; or put that into fewer files.
 """

@@ -37,7 +37,7 @@ LARGE_OBJECT = 10_000_000
 #: Types of libraries whose sizes Dask knows, with those derived from them; of another class it takes `sys.getsizeof`.
 _SIZED = re.compile("[Aa]rray|Frame|Series|Index|Table|Batch|Dataset|Tensor|^cs[rc]_|^function$|^method$")
 #: Ends of the words for several lines that sent the same.
-_MORE_LINES = re.compile(r" and (?:\d+ more lines|\S+:\d+)$")
+_MORE_LINES = re.compile(r" and (?:(\d+) more lines|\S+:\d+)$")
 #: Part of the largest graph's size from which all are taken for as large. By judgement.
 SAME = 0.8
 #: Bytes of tasks, as a multiple of those of graphs, up to which they are sent about once. By judgement.
@@ -271,6 +271,12 @@ def told_by_loads(
     return found, left
 
 
+def _lines_in(words: str) -> int:
+    """Number of lines that these words, of :func:`~dask_efficiency.accounts.lines.sending_lines`, are for."""
+    found = _MORE_LINES.search(words)
+    return 1 if found is None else 1 + int(found[1] or 1)
+
+
 def place_of_load(load: Load, lines: Mapping[str, str] = MappingProxyType({})) -> str:
     """Words on the load: how much of it, and whose; ``lines`` sent the tasks of each prefix."""
     size, kind = format_bytes(load.each), name_of(load.type_name)
@@ -279,8 +285,9 @@ def place_of_load(load: Load, lines: Mapping[str, str] = MappingProxyType({})) -
         one = ", the largest of " if load.nbytes < SAME * load.count * load.each else " of "
         sent = f"{format_count(round(load.count), 'graph')}{one}{size}" + (f" ({of})" if of else "")
         senders = [*dict.fromkeys(lines.values())]
-        several = [line for line in senders if _MORE_LINES.search(line)]  # that sent what is in the graph of each
-        by = senders[0] if len(senders) == 1 else lines.get(load.prefix, several[0] if several else "")
+        # What is in each of several graphs that are alike was sent by as many lines.
+        of_each = [line for line in senders if one == " of " and 1 < _lines_in(line) == round(load.count)]
+        by = senders[0] if len(senders) == 1 else lines.get(load.prefix, of_each[0] if len(of_each) == 1 else "")
         return f"{sent}: {by}" if by else sent
     if load.what == RESULTS:
         of = f" of {name_of(load.prefix)}" if load.prefix else ""

@@ -336,12 +336,6 @@ parquet-files: Small Parquet files, each read by small tasks
     tasks: read*parquet* *readparquet*
     share: 0.2
     Write fewer and larger files, of some 100 MB, or read several at a time by blocksize= of read_parquet.
-parquet-metadata: Reading the metadata of many Parquet files
-    kinds: client
-    stack: dask/dataframe/*parquet* *_collect_statistics*|*.fragments*|*_dataset_info|*.checksum|*_plan|*aggregate*
-    stack: dask/dataframe/io/parquet/* *
-    share: 0.3
-    Read a dataset once, or by the folder that you want, and write larger files: each is looked at first.
 set-index: set_index computes its column first
     kinds: client computed-first repeats loops idle idle/parallelism
     stack: dask/dataframe/*shuffle.py *_calculate_divisions|*_get_divisions|*._divisions*
@@ -375,6 +369,12 @@ tokenize: Hashing large objects
     stack: dask/hashing.py *
     unless: dask/_expr.py *
     Load large objects in tasks, or name them: name= of from_array, dask_key_name= or pure=False.
+parquet-metadata: Reading the metadata of many Parquet files
+    kinds: client
+    stack: dask/dataframe/*parquet* *_collect_statistics*|*.fragments*|*_dataset_info|*.checksum|*_plan|*aggregate*
+    stack: dask/dataframe/io/parquet/* *
+    share: 0.3
+    Read a dataset once, or by the folder that you want, and write larger files: each is looked at first.
 overlaps: Overlaps of chunks, or moving windows, made by small tasks
     kinds: small-tasks
     tasks: *overlap*

@@ -80,16 +80,17 @@ class _Share:
     sure: bool = True
     #: Factor of the tasks' computing with the cure, and so of the ideal runtime but for its longest chain.
     computing: float = 1.0
+    #: Seconds by which the longest chain of tasks is shorter with the cure.
+    of_chain: float = 0.0
 
-    def saved(self, report: EfficiencyReport, *, in_chain: bool) -> Saved:
+    def saved(self, report: EfficiencyReport) -> Saved:
         """Convert to seconds saved in the report; no run takes less than its ideal runtime.
 
-        ``in_chain`` is false if the cure shortens the longest chain of tasks, which then bounds nothing. That tasks
-        compute for less long is an estimate, which the lower end does without.
+        That tasks compute for less long is an estimate, which the lower end does without.
         """
-        took = report.cluster_seconds
-        bounds = {name: each for name, each in report.ideal_bounds.items() if in_chain or name != "chain"}
-        ideal = max((each if name == "chain" else self.computing * each for name, each in bounds.items()), default=0.0)
+        took, bounds = report.cluster_seconds, report.ideal_bounds
+        chain = bounds.pop("chain", 0.0) - self.of_chain
+        ideal = max(chain, *(self.computing * each for each in bounds.values()), 0.0)
         most = max(took - ideal, 0.0)
         gone = (1.0 - self.computing) * report.breakdown[Bucket.THREAD_CPU]
         surely = took - gone / report.mean_threads if gone else took
@@ -133,9 +134,7 @@ def savings(
     # A worker may be slow because of other processes: do not count both.
     not_simulated = [computed[CORE]] if CORE in computed else computed.values()
     together = _product([*([simulated[ALL]] if ALL in simulated else sure), *not_simulated])
-    shorter = {SPLIT, ALL} if SPLIT in computed and _is_in_chain(trace, report.long_tail[0].key) else ()
-    shares = {**simulated, **computed, ALL: together}
-    saved = {kind: share.saved(report, in_chain=kind not in shorter) for kind, share in shares.items()}
+    saved = {kind: share.saved(report) for kind, share in {**simulated, **computed, ALL: together}.items()}
     # That a cure saves nothing is worth knowing: its loss then has no saving, and no bound either.
     return {kind: saving for kind, saving in saved.items() if saving.seconds > 0 or kind != ALL}
 
@@ -150,7 +149,8 @@ def _most(report: EfficiencyReport, lost_ns: int) -> float:
 def _product(shares: Sequence[_Share]) -> _Share:
     error = math.exp(math.hypot(*(math.log(share.error) for share in shares)))
     computing = math.prod(share.computing for share in shares)
-    return _Share(math.prod(share.share for share in shares), error, all(share.sure for share in shares), computing)
+    sure, of_chain = all(share.sure for share in shares), sum(share.of_chain for share in shares)
+    return _Share(math.prod(share.share for share in shares), error, sure, computing, of_chain)
 
 
 def _computed(report: EfficiencyReport, recorded: RunFigures) -> Iterator[tuple[str, _Share]]:
@@ -160,7 +160,8 @@ def _computed(report: EfficiencyReport, recorded: RunFigures) -> Iterator[tuple[
         share = COMPUTED[part.kind](report) if part.kind in COMPUTED else None
         if share is not None:
             most = _most(report, part.ns) / report.cluster_seconds
-            yield part.kind, _Share(max(share, 1.0 - most), error, part.kind != CORE)
+            of_chain = (1.0 - share) * report.cluster_seconds if part.kind == SPLIT and _is_in_chain(report) else 0.0
+            yield part.kind, _Share(max(share, 1.0 - most), error, part.kind != CORE, of_chain=of_chain)
     for slow in report.stragglers:
         if slow.seconds_lost:
             share = 1.0 - slow.seconds_lost / report.cluster_seconds
@@ -186,10 +187,13 @@ def _without_others(report: EfficiencyReport) -> float | None:
 SPLIT = cause_name(Bucket.IDLE, "parallelism")
 
 
-def _is_in_chain(trace: RunTrace, key: str) -> bool:
-    """True if this is the longest task of the longest chain, which is shorter once it is split."""
+def _is_in_chain(report: EfficiencyReport) -> bool:
+    """True if the longest task is that of the longest chain, which is shorter once it is split."""
+    trace, longest = report.trace, next(iter(report.long_tail), None)
+    if trace is None or longest is None:
+        return False
     _, task = longest_chain(trace, *useful_ns(trace, whole_scope(trace)))
-    return task != MISSING and trace.keys[task] == key
+    return task != MISSING and trace.keys[task] == longest.key
 
 
 def _split(report: EfficiencyReport) -> float | None:

@@ -409,9 +409,8 @@ SEEN = [
     _seen("hdf5-reads", "busy", "7: me/a.py f > tables/earray.py EArray.read"),
     _seen("hdf5-writes", "busy", "7: me/a.py f > h5py/_hl/dataset.py Dataset.__setitem__"),
     _seen("opening", "busy", "7: me/a.py f > h5py/_hl/files.py File.__init__ > h5py/_hl/files.py make_fid"),
-    _seen("opening", "busy", "7: me/a.py f > <built-in> File"),
+    _seen("opening", "busy", "7: me/a.py f > <built-in> File", "3: me/a.py f > h5py/_hl/dataset.py Dataset.shape"),
     _seen("opening", "busy", "7: me/a.py f > numpy/lib/_npyio_impl.py load > numpy/lib/_format_impl.py open_memmap"),
-    _seen("opening", "busy", "7: me/a.py f > xarray/backends/api.py open_dataset > me/own.py Own.open_dataset"),
     _seen("listing", "busy", "7: me/a.py f > ~pathlib.py Path.rglob > ~pathlib.py _WildcardSelector._select_from"),
     _seen("listing", "busy", "7: me/a.py f > ~pathlib/_local.py Path.glob > ~glob.py _GlobberBase.select_recursive"),
     _seen("listing", _FILE, "7: me/a.py f > ~glob.py glob > ~glob.py _iglob > ~glob.py _listdir"),
@@ -598,6 +597,10 @@ SEEN = [
 
 #: Kind of finding, and stacks that look like those of a recipe, and are healthy, or something else.
 HEALTHY = [
+    # A class of that name is no file of HDF5's.
+    ("busy", _stacks("9: me/a.py f > <built-in> File")),
+    ("busy", _stacks("9: me/a.py write > numpy/lib/_format_impl.py open_memmap")),
+    ("busy", _stacks("9: me/a.py f > xarray/backends/api.py open_dataset > me/own.py parse")),
     # the first model of a library imports it
     (
         _SCHEDULER,

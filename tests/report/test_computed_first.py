@@ -57,6 +57,8 @@ def test_a_function_that_computes_first_is_a_finding_with_its_tasks_and_all_line
     shorter = computed_first(run(waited=4.0))
     assert shorter is not None
     assert shorter.where == f"40 % of the time: 15 tasks of read, computed by {LINES}"
+    rest = (ClientRow("wait", LENGTH, 4 * SECOND, 0, 0), ClientRow("wait", RESULT, 6 * SECOND, 0, 0))
+    assert computed_first(run(client=rest)) is None
     unknown = computed_first(run(computed_by={}))
     assert unknown is not None
     assert unknown.where == "70 % of the time: `few_days`, etl.py:1"

@@ -158,6 +158,9 @@ def test_large_graphs_are_one_finding_with_what_their_objects_do_on_the_way() ->
     }
     graphs = part(RECEIVING, "graphs", 6.0, 3, **large)
     assert first(run(graphs, computed_by=lines))[1] == f"3 graphs of 238 MiB: {lines['original']}"
+    for count, others in ((2, {}), (3, {"f": "`y.sum().compute()` in etl.py:7 and 2 more lines"})):
+        other = part(RECEIVING, "graphs", 6.0, count, **{**large, "total_bytes": count * 250_000_000})
+        assert first(run(other, computed_by=lines | others))[1] == f"{count} graphs of 238 MiB"
     mixed = {**large, "median_bytes": 1_000, "total_bytes": 250_000_000}
     assert first(run(part(RECEIVING, "graphs", 6.0, 9, **mixed))) == ("large-graph", "9 graphs, the largest of 238 MiB")
 
