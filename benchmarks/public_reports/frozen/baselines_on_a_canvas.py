@@ -26,8 +26,8 @@ from benchmarks.public_reports.programs import (
 )
 
 CLUSTER = TWO_BY_TWO
-ROWS = scaled(2_000_000)
-BLOCK = 10_000
+ROWS = scaled(3_000_000)
+BLOCK = 7_500
 BASELINES = 28
 SIDE = 192
 

@@ -27,8 +27,8 @@ from benchmarks.public_reports.programs import (
 )
 
 CLUSTER = TWO_BY_TWO
-VILLAGES = 40_000
-STARTS = scaled(80)
+VILLAGES = 20_000
+STARTS = scaled(50)
 PATHS = 9
 
 EXPECTED = Expected(
