@@ -26,7 +26,7 @@ from benchmarks.public_reports.programs import (
 )
 
 CLUSTER = TWO_BY_TWO
-ROWS = scaled(3_000_000)
+ROWS = scaled(6_000_000)
 BLOCK = 7_500
 BASELINES = 28
 SIDE = 192

@@ -25,7 +25,7 @@ from benchmarks.public_reports.programs import (
 )
 
 CLUSTER = TWO_BY_TWO
-PHOTOGRAPHS = scaled(60)
+PHOTOGRAPHS = scaled(110)
 SHEETS = 60_000
 FEATURES = 48
 

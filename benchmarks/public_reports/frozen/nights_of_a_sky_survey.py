@@ -24,8 +24,8 @@ from benchmarks.public_reports.programs import (
     scaled,
 )
 
-CLUSTER = {"n_workers": 2, "threads_per_worker": 2, "memory_limit": "700MiB"}
-NIGHTS = scaled(110)
+CLUSTER = {"n_workers": 2, "threads_per_worker": 2, "memory_limit": "500MiB"}
+NIGHTS = scaled(120)
 SIDE = 1_250
 PASSES = 3
 
