@@ -20,7 +20,7 @@ from benchmarks.public_reports.programs import (
     HOLDS_GIL,
     MORE_MEMORY,
     MORE_WORKERS,
-    TWO_BY_TWO,
+    TWO_BY_ONE,
     Expected,
     folder,
     marked,
@@ -28,7 +28,7 @@ from benchmarks.public_reports.programs import (
 )
 
 NEEDS = ("xarray", "netCDF4")
-CLUSTER = TWO_BY_TWO
+CLUSTER = TWO_BY_ONE
 DAYS = scaled(150)
 VARIABLES = ("streamflow", "depth", "velocity", "flooded")
 

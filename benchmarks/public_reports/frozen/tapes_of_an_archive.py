@@ -31,7 +31,7 @@ from benchmarks.public_reports.programs import (
 
 CLUSTER = {"n_workers": 1, "threads_per_worker": 2}
 TAPES = scaled(16)
-ROUNDS = 60
+ROUNDS = 240
 LENGTH = 8_000_000
 
 EXPECTED = Expected(

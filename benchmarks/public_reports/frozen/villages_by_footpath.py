@@ -82,5 +82,5 @@ def bad(client: Client) -> float:
 
 
 def good(client: Client) -> float:
-    network = client.scatter(footpaths(), broadcast=True)
+    [network] = client.scatter([footpaths()], broadcast=True)
     return float(sum(client.gather([client.submit(reached, network, start) for start in starts()])))

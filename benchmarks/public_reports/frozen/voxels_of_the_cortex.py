@@ -29,7 +29,7 @@ from benchmarks.public_reports.programs import (
 
 NEEDS = ("xarray", "netCDF4")
 CLUSTER = TWO_BY_ONE
-SUBJECTS = scaled(10)
+SUBJECTS = scaled(4)
 TRIALS = 150
 VOXELS = 20_000
 

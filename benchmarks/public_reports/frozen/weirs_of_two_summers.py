@@ -30,7 +30,7 @@ from benchmarks.public_reports.programs import (
 NEEDS = ("xarray",)
 CLUSTER = TWO_BY_TWO
 DAYS = 6
-APART = scaled(110)
+APART = scaled(70)
 POINTS = 40
 
 EXPECTED = Expected(
