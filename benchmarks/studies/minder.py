@@ -43,7 +43,8 @@ from dask_efficiency.fleet.minder.train import fit, train_minder
 from dask_efficiency.fleet.outliers.metric_series import MetricSeries, filled
 from dask_efficiency.fleet.outliers.outliers import find_outliers
 
-Scores, Rows = NDArray[np.float32], NDArray[np.int64]
+Scores = NDArray[np.float32]
+Rows = NDArray[np.int64]
 
 #: Seconds between two looks, and looks for which a machine must be the furthest, by share.
 STRIDE, CONTINUITY, SHARE = 10, 24, 0.9
@@ -108,8 +109,7 @@ def samples(series: MetricSeries, name: str, length: int = WINDOW_SAMPLES) -> Sc
     return windowed(filled(values, reach=round(30 / series.step_seconds))[0], length=length, stride=strides(series))
 
 
-def strides(series: MetricSeries) -> int:
-    """Samples between two looks."""
+def strides(series: MetricSeries) -> int:  # samples from one look to the next
     return max(1, round(STRIDE / series.step_seconds))
 
 
@@ -159,8 +159,8 @@ def mahalanobis(series: MetricSeries, names: Sequence[str]) -> Scores:
         known = np.isfinite(features[:, look]).all(axis=1)
         if known.sum() >= fleet.MIN_MACHINES:
             away = features[known, look] - features[known, look].mean(axis=0)
-            parts = np.linalg.svd(away / np.maximum(away.std(axis=0), 1e-9), full_matrices=False)[0]
-            distances[known, look] = np.linalg.norm(parts[:, : max(1, len(parts) // 5)], axis=1)
+            components = np.linalg.svd(away / np.maximum(away.std(axis=0), 1e-9), full_matrices=False)[0]
+            distances[known, look] = np.linalg.norm(components[:, : max(1, len(components) // 5)], axis=1)
     return scored(distances)
 
 
@@ -283,8 +283,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
         train, tune, report = parts(name, given)
         trained = Trained.on(train, given.steps, train if any(one.faulty for one in train) else tune)
         onsets = [one.onset for one in report if one.faulty]
-        number = f"{len(report)} windows, {len(onsets)} with a fault ({onsets.count(0)} from the first sample on)"
-        print(f"=== {name}: {number}; metrics: {', '.join(trained.papers)}", flush=True)
+        told = f"{len(report)} windows, {len(onsets)} with a fault ({onsets.count(0)} from the first sample on)"
+        print(f"=== {name}: {told}; metrics: {', '.join(trained.papers)}", flush=True)
         print(f"{'':20} {'F1':>5} {'95 %':12} {'precision':>9} {'recall':>6} {'seconds':>7} {'CPU s':>7}", flush=True)
         chosen = {}
         for method, found in judged(tune, trained):
