@@ -1,8 +1,8 @@
-"""Minder, what its authors compared it with, and find_outliers, on three generators of fleets.
+"""Minder, what its authors compared it with, and find_outliers, on three generators of fleets and two public fleets.
 
-``python -m benchmarks.studies.minder [--generator first second third]`` trains on some windows, chooses each method's
-threshold on others, and prints of a third part F1 with its 95 % interval from resampled windows, precision, recall,
-and medians of the seconds from the onset until a right machine is named, before which all are wrong, and of CPU time.
+``python -m benchmarks.studies.minder [--data FOLDER]`` trains on some windows, chooses each method's threshold on
+others, and prints of a third part F1 with its 95 % interval from resampled windows, precision, recall, and
+medians of the seconds from the onset until a right machine is named, before which all are wrong, and of CPU time.
 
 Minder (Deng et al., NSDI 2025) compares reconstructions of one metric after the other by Euclidean distances between
 machines, and names one that is the furthest for four minutes. As in its section 6, RAW has samples in place of
@@ -10,6 +10,10 @@ reconstructions, CON one vector of all metrics' reconstructions, INT one network
 Chebyshev are other distances, Mahalanobis is that of each metric's first four moments over a minute; without
 continuity the first look names; fewer metrics are the three that tell faults best, more are all that there are. Each
 looks every ten seconds. find_outliers has its defaults, and is asked again each minute after the onset.
+
+SMD and ASD are real machines with labels, which :mod:`benchmarks.studies.labelled` cuts into windows. Minder looks at
+each sample there, every 15 s. The train part has no labels, so the order of the metrics is learnt where thresholds are
+chosen. Metrics have no names: all count as the paper's, and there are no more.
 """
 
 from __future__ import annotations
@@ -19,6 +23,7 @@ import os
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from statistics import median
 
 # one core, as others share the machine
@@ -29,6 +34,7 @@ from numpy.typing import NDArray
 
 from benchmarks.figures import figure
 from benchmarks.studies import fleet, generator, stillness
+from benchmarks.studies.labelled import FLEETS, Window, split
 from benchmarks.studies.outliers import SECOND, drawn_machines, f1
 from benchmarks.studies.rivals import lasting, prioritised
 from dask_efficiency.fleet.minder.detector import WINDOW_SAMPLES, Minder, embedded
@@ -38,6 +44,7 @@ from dask_efficiency.fleet.outliers.metric_series import MetricSeries, filled
 from dask_efficiency.fleet.outliers.outliers import find_outliers
 
 Scores = NDArray[np.float32]
+Rows = NDArray[np.int64]
 
 #: Seconds between two looks, and looks for which a machine must be the furthest, by share.
 STRIDE, CONTINUITY, SHARE = 10, 24, 0.9
@@ -47,15 +54,6 @@ THRESHOLDS = (1.2, 1.4, 1.6, 1.8, 2.0, 2.3, 2.6, 3.0, 3.5, 4.0, 5.0, 6.0, 8.0, 1
 MOST_MACHINES, FEWER = 100, 3
 PAPERS = {*generator.HOST_NAMES, "cpu_usage", "gpu_duty_cycle", "pfc_tx_rate", "nvlink_bandwidth", "memory_usage"}
 OURS, WITHOUT = "find_outliers", "without continuity"
-
-
-@dataclass(frozen=True, slots=True)
-class Window:
-    """All metrics of a task's machines, those at fault, and the second in which it begins, or -1."""
-
-    series: MetricSeries
-    faulty: tuple[int, ...]
-    onset: float
 
 
 def first(seed: int) -> Window:
@@ -95,11 +93,11 @@ class Trained:
     together: Autoencoder
 
     @classmethod
-    def on(cls, windows: Sequence[Window], steps: int) -> Trained:
+    def on(cls, windows: Sequence[Window], steps: int, told: Sequence[Window]) -> Trained:
         minder = train_minder(runs := [window.series for window in windows], steps=steps)
-        faulty = [{str(one) for one in window.faulty} for window in windows]
-        names = prioritised(runs, faulty=faulty, metrics=minder.metrics)
-        papers = tuple(name for name in names if name in PAPERS)
+        faulty = [{str(one) for one in window.faulty} for window in told]
+        names = prioritised([window.series for window in told], faulty=faulty, metrics=minder.metrics)
+        papers = tuple(name for name in names if name in PAPERS) or names
         flat = np.concatenate([stacked(run, papers).reshape(-1, WINDOW_SAMPLES, len(papers)) for run in runs])
         return cls(minder, names, papers, fit(flat[np.isfinite(flat).all(axis=(1, 2))], steps=steps, seed=0))
 
@@ -108,8 +106,11 @@ def samples(series: MetricSeries, name: str, length: int = WINDOW_SAMPLES) -> Sc
     """Windows of a metric between 0 and 1, with gaps filled, or 0 where it is not there: (machines, looks, samples)."""
     there = [one for one, metric in enumerate(series.metrics) if metric == name]
     values = normalised(series.values[there] if there else 0 * series.values[:1])
-    stride = max(1, round(STRIDE / series.step_seconds))
-    return windowed(filled(values, reach=round(30 / series.step_seconds))[0], length=length, stride=stride)
+    return windowed(filled(values, reach=round(30 / series.step_seconds))[0], length=length, stride=strides(series))
+
+
+def strides(series: MetricSeries) -> int:  # samples from one look to the next
+    return max(1, round(STRIDE / series.step_seconds))
 
 
 def stacked(series: MetricSeries, names: Sequence[str]) -> Scores:
@@ -158,14 +159,14 @@ def mahalanobis(series: MetricSeries, names: Sequence[str]) -> Scores:
         known = np.isfinite(features[:, look]).all(axis=1)
         if known.sum() >= fleet.MIN_MACHINES:
             away = features[known, look] - features[known, look].mean(axis=0)
-            parts = np.linalg.svd(away / np.maximum(away.std(axis=0), 1e-9), full_matrices=False)[0]
-            distances[known, look] = np.linalg.norm(parts[:, : max(1, len(parts) // 5)], axis=1)
+            components = np.linalg.svd(away / np.maximum(away.std(axis=0), 1e-9), full_matrices=False)[0]
+            distances[known, look] = np.linalg.norm(components[:, : max(1, len(components) // 5)], axis=1)
     return scored(distances)
 
 
 def methods(trained: Trained) -> dict[str, Callable[[MetricSeries], list[Scores]]]:
     """Scores of machines by metric, or by what is in its place."""
-    papers = trained.papers
+    papers, more = trained.papers, trained.names
 
     def by_metric(names: Sequence[str], order: float = 2) -> Callable[[MetricSeries], list[Scores]]:
         return lambda series: [farthest(one, order) for one in reconstructed(trained, series, names)]
@@ -180,8 +181,7 @@ def methods(trained: Trained) -> dict[str, Callable[[MetricSeries], list[Scores]
         "Mahalanobis": lambda series: [mahalanobis(series, papers)],
         WITHOUT: by_metric(papers),
         "fewer metrics": by_metric(papers[:FEWER]),
-        "more metrics": by_metric(trained.names),
-    }
+    } | ({"more metrics": by_metric(more)} if more != papers else {})
 
 
 # -- judging ---------------------------------------------------------------------------------------
@@ -195,7 +195,7 @@ class Found:
     seconds: float = 0.0
 
 
-def furthest(scores: Sequence[Scores], length: int) -> Found:
+def furthest(scores: Sequence[Scores], length: int, every: float = STRIDE) -> Found:
     """Minder's search: the first metric in which the same machine is the furthest for long enough names it."""
     found = Found({threshold: {} for threshold in THRESHOLDS})
     for score in scores:
@@ -205,7 +205,7 @@ def furthest(scores: Sequence[Scores], length: int) -> Found:
             since = lasting((best == rows[:, None]) & (height > threshold), length=length, share=SHARE)
             if not found.named[threshold] and (since >= 0).any():
                 one = int(np.argmin(np.where(since >= 0, since, np.inf)))
-                found.named[threshold] = {int(rows[one]): float(since[one] + length) * STRIDE}
+                found.named[threshold] = {int(rows[one]): float(since[one] + length) * every}
     return found
 
 
@@ -231,17 +231,16 @@ def of_metrics(series: MetricSeries, names: Sequence[str]) -> MetricSeries:
 def judged(windows: Sequence[Window], trained: Trained) -> Iterator[tuple[str, list[Found]]]:
     yield OURS, [ours(replace(window, series=of_metrics(window.series, trained.papers))) for window in windows]
     for name, scores in methods(trained).items():
-        found, length = [], 1 if name == WITHOUT else CONTINUITY
+        found = []
         for window in windows:
-            began = time.process_time()
-            found.append(furthest(scores(window.series), length))
+            began, every = time.process_time(), strides(window.series) * window.series.step_seconds
+            length = 1 if name == WITHOUT else round(CONTINUITY * STRIDE / every)
+            found.append(furthest(scores(window.series), length, every))
             found[-1].seconds = time.process_time() - began
         yield name, found
 
 
-def counts(
-    windows: Sequence[Window], found: Sequence[Found], threshold: float
-) -> tuple[NDArray[np.int64], list[float]]:
+def counts(windows: Sequence[Window], found: Sequence[Found], threshold: float) -> tuple[Rows, list[float]]:
     """By window right, false and missed machines; and seconds from the onset until right ones were named."""
     rows, waits = [], []
     for one, window in zip(found, windows, strict=True):
@@ -252,7 +251,7 @@ def counts(
     return np.array(rows, np.int64), waits
 
 
-def line(name: str, found: Sequence[Found], rows: NDArray[np.int64], waits: Sequence[float]) -> str:
+def line(name: str, found: Sequence[Found], rows: Rows, waits: Sequence[float]) -> str:
     right, false, missed = rows.sum(axis=0)
     drawn = np.random.default_rng(0).integers(0, len(rows), (1000, len(rows)))
     low, high = np.quantile([f1(rows[one].sum(axis=0)) for one in drawn], (0.025, 0.975))
@@ -261,18 +260,31 @@ def line(name: str, found: Sequence[Found], rows: NDArray[np.int64], waits: Sequ
     return f"{name:20} {f1(rows.sum(axis=0)):5.2f} [{low:.2f}, {high:.2f}] {rates} {times}"
 
 
-def main() -> None:
+def parts(name: str, given: argparse.Namespace) -> Sequence[list[Window]]:
+    if name in FLEETS:
+        return split(given.data, name)
+    make, *seeds = GENERATORS[name]
+    return [
+        [make(one) for one in of[:n]] for of, n in zip(seeds, (given.train, given.tune, given.windows), strict=True)
+    ]
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--generator", choices=GENERATORS, nargs="+", default=[*GENERATORS])
+    parser.add_argument("--generator", choices=[*GENERATORS, *FLEETS], nargs="+", help="default: all that there are")
+    parser.add_argument("--data", type=Path, metavar="FOLDER", help="data/processed of a checkout of InterFusion")
     for what, number in (("train", 12), ("steps", 400), ("tune", 30), ("windows", 60)):
         parser.add_argument(f"--{what}", type=int, default=number, help=f"default {number}")
-    given = parser.parse_args()
-    for name in given.generator:
-        make, *seeds = GENERATORS[name]
-        some = zip(seeds, (given.train, given.tune, given.windows), strict=True)
-        train, tune, report = ([make(one) for one in of[:number]] for of, number in some)
-        trained = Trained.on(train, given.steps)
-        print(f"=== {name} generator; metrics: {', '.join(trained.papers)}", flush=True)
+    given = parser.parse_args(arguments)
+    names = given.generator or [*GENERATORS, *(FLEETS if given.data else ())]
+    if given.data is None and (lacking := [name for name in names if name in FLEETS]):
+        parser.error(f"{' and '.join(lacking)} need --data FOLDER: data/processed of a checkout of InterFusion")
+    for name in names:
+        train, tune, report = parts(name, given)
+        trained = Trained.on(train, given.steps, train if any(one.faulty for one in train) else tune)
+        onsets = [one.onset for one in report if one.faulty]
+        told = f"{len(report)} windows, {len(onsets)} with a fault ({onsets.count(0)} from the first sample on)"
+        print(f"=== {name}: {told}; metrics: {', '.join(trained.papers)}", flush=True)
         print(f"{'':20} {'F1':>5} {'95 %':12} {'precision':>9} {'recall':>6} {'seconds':>7} {'CPU s':>7}", flush=True)
         chosen = {}
         for method, found in judged(tune, trained):

@@ -5,11 +5,9 @@ machines that have their own load: another level, daily cycle, bursts and change
 every alarm is false. Then it counts the healthy fleets of eight, of the three generators of a job, with an alarm: at
 most 5 of 120 with a sample a second, and with one in 15 s.
 
-``--data FOLDER`` adds real machines with labels: the folder ``data/processed`` of github.com/zhhlee/InterFusion (Li et
-al., KDD 2021) has eight machines of SMD, one sample a minute for 16 days (Su et al., OmniAnomaly, KDD 2019), and twelve
-of ASD, one in five minutes for 15 days. They are watched at their own pace, with windows of 30 samples and histories
-of 120, and with the default settings as if they were sampled every 15 s. An alarm is right if a sample of the machine
-in the window has a label.
+``--data FOLDER`` adds real machines with labels (:mod:`benchmarks.studies.labelled`). They are watched at their own
+pace, with windows of 30 samples and histories of 120, and with the default settings as if they were sampled every 15 s.
+An alarm is right if a sample of the machine in the window has a label.
 
 The generator's numbers are guesses, and were chosen before its first run. The rule of
 :mod:`dask_efficiency.fleet.rounds.alarm_bound` was chosen on ASD and half of the runs on SMD.
@@ -19,11 +17,9 @@ from __future__ import annotations
 
 import argparse
 import os
-import pickle
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
 
 # one core, as others share the machine
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
@@ -35,6 +31,7 @@ from benchmarks.figures import figure
 from benchmarks.studies import fleet as second
 from benchmarks.studies import generator as first
 from benchmarks.studies import stillness as third
+from benchmarks.studies.labelled import FLEETS, public
 from dask_efficiency.fleet.assembly import outlier_detector
 from dask_efficiency.fleet.outliers.metric_series import MetricSeries
 from dask_efficiency.fleet.outliers.outliers import find_outliers
@@ -148,30 +145,6 @@ def watched(title: str, fleet: Recorded, settings: WatchSettings) -> float:
     return false / months
 
 
-class _Arrays(pickle.Unpickler):
-    """Unpickles arrays, and nothing that could run."""
-
-    def find_class(self, module: str, name: str) -> Any:
-        if (module, name) in {("numpy", "ndarray"), ("numpy", "dtype"), ("numpy.core.multiarray", "_reconstruct")}:
-            return super().find_class(module, name)
-        raise pickle.UnpicklingError(f"{module}.{name} is no array")
-
-
-def public(folder: Path, prefix: str) -> tuple[NDArray[np.float32], NDArray[np.bool_]]:
-    """Values, and labels, of the machines of one of the sets, as long as the shortest."""
-    found = {path.name.removesuffix("_test.pkl"): path for path in sorted(folder.glob(f"{prefix}-*_test.pkl"))}
-
-    def read(path: Path) -> NDArray[Any]:
-        with path.open("rb") as file:
-            return np.asarray(_Arrays(file).load())
-
-    arrays = [read(path) for path in found.values() if path.stat().st_size]
-    labels = [read(folder / f"{name}_test_label.pkl") for name, path in found.items() if path.stat().st_size]
-    count = min(len(array) for array in arrays)
-    values = np.stack([array[:count].T for array in arrays], axis=1).astype(np.float32)
-    return values, np.stack([label[:count] for label in labels]) > 0
-
-
 def eight(every: int, past: int = 3600) -> Iterator[tuple[MetricSeries, MetricSeries | None]]:
     """120 healthy fleets of eight, 40 of each generator, with a past where it has one; a sample in so many seconds."""
     for number in range(40):
@@ -207,7 +180,7 @@ def main() -> None:
         for seed in range(options.fleets)
     ]
     figure("mean false episodes of generated fleets, a machine and month", float(np.mean(rates)), at_most=1)
-    for prefix, name, step in (("machine", "SMD", 60.0), ("omi", "ASD", 300.0)) if options.data else ():
+    for name, prefix, step in FLEETS.values() if options.data else ():
         values, labels = public(options.data, prefix)
         own = WatchSettings(every=8 * step, window=30 * step, history=120 * step)
         false = watched(f"{name} at its own pace", recorded(values, step, labels), own)

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -19,6 +20,7 @@ from benchmarks.studies.minder import (
     furthest,
     mahalanobis,
     samples,
+    strides,
 )
 from dask_efficiency.fleet.outliers.metric_series import MetricSeries
 
@@ -74,6 +76,37 @@ def test_each_generator_makes_windows_with_metrics_of_the_paper(name: str) -> No
     for one in made:
         assert len(minder.PAPERS & {*one.series.metrics}) >= minder.FEWER
         assert (one.onset >= 0) is bool(one.faulty)
+
+
+@pytest.mark.parametrize("names", [["smd"], ["first", "asd"], ["smd", "asd"]])
+def test_public_fleets_need_the_folder_that_they_are_in(names: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        minder.main(["--generator", *names])
+    lacking = " and ".join(name for name in names if name != "first")
+    assert f"{lacking} need --data FOLDER: data/processed of a checkout of InterFusion" in capsys.readouterr().err
+
+
+def test_minutes_of_continuity_are_as_many_looks_as_the_pace_gives(window: Window) -> None:
+    series = replace(window.series, step_seconds=15.0)
+    assert strides(series) == 1
+    found = furthest([farthest(samples(series, "nvlink"))], 16, 15.0)
+    (named,) = found.named[1.8].items()
+    assert named[0] == BROKEN
+    assert 15 * (ONSET + 16 - 10) <= named[1] <= 15 * (ONSET + 16 + 4)
+    assert [strides(replace(series, step_seconds=step)) for step in (1.0, 5.0, 10.0)] == [10, 2, 1]
+
+
+def test_metrics_without_the_papers_names_are_all_taken_for_its_own() -> None:
+    values = 1.0 + 0.01 * np.random.default_rng(0).standard_normal((2, 5, 60)).astype(np.float32)
+    broken = values.copy()
+    broken[1, 2, 20:] /= 2
+    healthy, faulty = (MetricSeries.of(one, metrics=("m0", "m1"), step_seconds=15.0) for one in (values, broken))
+    told = [Window(healthy, (), -1.0), Window(faulty, (2,), 300.0)]
+    trained = minder.Trained.on([Window(healthy, (), -1.0)], 2, told)
+    assert trained.papers == trained.names == ("m1", "m0")
+    assert "more metrics" not in minder.methods(trained)
+    names = {name for name, found in minder.judged(told, trained) if len(found) == 2}
+    assert names == {minder.OURS, *minder.methods(trained)}
 
 
 def test_a_metric_that_a_window_does_not_have_tells_no_machine_from_another(window: Window) -> None:
