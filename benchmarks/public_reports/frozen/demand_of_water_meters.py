@@ -43,7 +43,7 @@ EXPECTED = Expected(
 
 def forecast(meter: int) -> float:
     """Demand tomorrow."""
-    rounds = 1500 if meter % PART == PART - 1 else 30
+    rounds = 900 if meter % PART == PART - 1 else 8
     state = np.random.default_rng(meter).random(50_000)
     for _ in range(rounds):
         state = np.cos(state + 0.1)

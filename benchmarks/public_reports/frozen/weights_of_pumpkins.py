@@ -26,7 +26,7 @@ from benchmarks.public_reports.programs import (
 )
 
 CLUSTER = TWO_BY_TWO
-FIELDS = scaled(40)
+FIELDS = scaled(65)
 PUMPKINS = 3_000_000
 
 EXPECTED = Expected(
