@@ -20,7 +20,7 @@ from distributed import Client
 from benchmarks.public_reports.programs import COMPUTED_AGAIN, TWO_BY_ONE, WAITS_FOR_CORES, Expected, marked, scaled
 
 CLUSTER = TWO_BY_ONE
-METERS = scaled(144)
+METERS = scaled(256)
 PART = 8
 
 EXPECTED = Expected(
@@ -43,7 +43,7 @@ EXPECTED = Expected(
 
 def forecast(meter: int) -> float:
     """Demand tomorrow."""
-    rounds = 900 if meter % PART == PART - 1 else 8
+    rounds = 400 if meter % PART == PART - 1 else 2
     state = np.random.default_rng(meter).random(50_000)
     for _ in range(rounds):
         state = np.cos(state + 0.1)

@@ -26,7 +26,7 @@ from benchmarks.public_reports.programs import (
 )
 
 CLUSTER = TWO_BY_TWO
-STEPS = scaled(160)
+STEPS = scaled(50)
 DUNES = 20
 REACH = 2
 TOGETHER = 10

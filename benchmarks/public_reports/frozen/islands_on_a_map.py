@@ -22,7 +22,7 @@ from benchmarks.public_reports.programs import COMPUTED_AGAIN, MORE_WORKERS, TWO
 
 NEEDS = ("pandas", "pyarrow")
 CLUSTER = TWO_BY_TWO
-TILES = scaled(700)
+TILES = scaled(900)
 SIDE = 200
 
 EXPECTED = Expected(
