@@ -22,7 +22,7 @@ NEEDS = ("pandas", "pyarrow")
 CLUSTER = TWO_BY_TWO
 PARTS = 16
 ROWS = scaled(120_000)
-ORCHARDS, VARIETIES = 300, 300
+ORCHARDS, VARIETIES = 300, 1_000
 
 EXPECTED = Expected(
     cause="groupby(...).apply of an own function shuffles the whole table, and calls the function for each group",

@@ -27,7 +27,7 @@ from benchmarks.public_reports.programs import (
 
 CLUSTER = TWO_BY_TWO
 FILES = 8
-LINES = scaled(100_000)
+LINES = scaled(25_000)
 
 EXPECTED = Expected(
     cause="all records are brought to the client, pickled and unpickled, where they are summed",

@@ -31,7 +31,7 @@ from benchmarks.public_reports.programs import (
 
 NEEDS = ("xarray", "netCDF4")
 CLUSTER = TWO_BY_TWO
-BUNDLES = scaled(110)
+BUNDLES = scaled(190)
 DAYS, WIDTH = 60, 150
 
 EXPECTED = Expected(

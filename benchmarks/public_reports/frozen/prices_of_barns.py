@@ -27,7 +27,7 @@ from benchmarks.public_reports.programs import (
 
 NEEDS = ("sklearn",)
 CLUSTER = TWO_BY_ONE
-BARNS = scaled(100_000)
+BARNS = scaled(40_000)
 TRAITS = 6
 CHUNK, WIDE_CHUNK = 100, 12_500
 

@@ -32,7 +32,7 @@ NEEDS = ("pandas", "pyarrow")
 CLUSTER = {"n_workers": 1, "threads_per_worker": 2}
 GOOD_CLUSTER = TWO_BY_ONE
 PARTS = 16
-ROWS = scaled(65_000)
+ROWS = scaled(130_000)
 
 EXPECTED = Expected(
     cause="the threads of the one process wait for the GIL, which writing CSV holds",
