@@ -166,7 +166,7 @@ def busy(
 
 
 def _with_turns(report: EfficiencyReport, found: Finding, waited: Mapping[str, int]) -> str:
-    """Where a finding is, with what its threads waited for the GIL, or for a lock, if that is much of its time."""
+    """Place of a finding, with what its threads waited for the GIL, or for a lock, if that is much of its time."""
     what, ns = max(("the GIL", waited["gil"]), ("a lock in it", waited[LOCK]), key=lambda each: each[1])
     part = ns / found.evidence["share_of_thread_time"] / (1e9 * report.thread_seconds - _others_ns(report))
     return f"{found.where}, {format_share(part)} of it waiting for {what}" if part >= WORTH_COMPUTING else found.where

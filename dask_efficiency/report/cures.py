@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
+from dask_efficiency.accounts.lines import place_of
 from dask_efficiency.report.bounds import bounded_saving
 from dask_efficiency.report.conditions import NOTHING_KNOWN, Conditions
 from dask_efficiency.report.culprits import senders
@@ -12,6 +14,7 @@ from dask_efficiency.report.kinds import holds_any
 from dask_efficiency.report.model import EfficiencyReport
 from dask_efficiency.report.recipe_text import Weighted
 from dask_efficiency.report.recipes import recipe_for
+from dask_efficiency.report.wall_clock import WORTH_SAYING, client_doing
 from dask_efficiency.show.finding import MOST, Basis, Finding
 
 #: Recipes whose cure is the one that a replay of their loss has: more threads, processes, or larger partitions.
@@ -44,6 +47,20 @@ def with_recipe(
 def tasks_by_prefix(report: EfficiencyReport) -> dict[str, int]:
     """Number of tasks of each prefix."""
     return {prefix: skew.count for prefix, skew in report.skew.items()}
+
+
+def with_builder(report: EfficiencyReport, found: Finding, *activities: str) -> Finding:
+    """Finding with the client's line that took most of the time of building graphs, if that is much, and another."""
+    spent = {row: row.ns for row in report.client if row.activity in activities}
+    built = client_doing(report, lambda row: spent.get(row, 0))
+    if built is None or sum(spent.values()) < WORTH_SAYING * report.wall_clock_seconds * 1e9 or built.share <= MOST:
+        return found
+    line = place_of(built.line)
+    if not line or re.search(rf"(?<!\S){re.escape(line)}(?!\d)", found.where):
+        return found
+    called = built.line.function.rpartition(".")[2]
+    by = f"built by `{called}` in {line}" if called else f"built at {line}"
+    return replace(found, where=", ".join(filter(None, (found.where, by))))
 
 
 def of_inner_graphs(report: EfficiencyReport, small: Finding, found: Iterable[Finding]) -> Finding:

@@ -16,7 +16,7 @@ from dask_efficiency.report.computing import GIL, MAY_GO
 from dask_efficiency.report.conditions import NOTHING_KNOWN, Conditions
 from dask_efficiency.report.conditions_of import conditions_of
 from dask_efficiency.report.culprits import find_culprits, lost_prefixes, lost_stacks
-from dask_efficiency.report.cures import of_inner_graphs, tasks_by_prefix, with_recipe
+from dask_efficiency.report.cures import of_inner_graphs, tasks_by_prefix, with_builder, with_recipe
 from dask_efficiency.report.endings import ENDINGS, ending_clause, endings, follows
 from dask_efficiency.report.gpu import summary
 from dask_efficiency.report.kinds import (
@@ -306,7 +306,7 @@ def _losses(report: EfficiencyReport, facts: Conditions, exact: Sequence[Profile
         joined = [part for part in joined if part.bucket is not Bucket.IDLE or part.cause not in of_others]
     stacks = {**lost_stacks(report, exact), **stacks_beside_tasks(report)} if worth else {}
     prefixes = lost_prefixes(exact)
-    found = [_of_load(report, facts, one) for one in told] + [
+    found = [_of_load(report, replace(facts, large_objects=one.large_objects), one) for one in told] + [
         with_recipe(
             report, loss_finding(report, facts, part, culprits), stacks.get(part.kind, ()), prefixes[part.kind], facts
         )
@@ -327,15 +327,15 @@ def _losses(report: EfficiencyReport, facts: Conditions, exact: Sequence[Profile
         for activity in ("build", "send") if facts.scattered_in_turn else ("build",):
             rows = [(row.stack, row.ns) for row in report.client if row.activity == activity]
             of_all = with_recipe(report, of_all, rows, tasks_by_prefix(report)) if of_all is plain else of_all
-        found.append(of_inner_graphs(report, of_all, found))
+        found.append(of_inner_graphs(report, with_builder(report, of_all, "build"), found))
     return found
 
 
 def _of_load(report: EfficiencyReport, facts: Conditions, told: Told) -> Finding:
     """Finding of tasks, results or graphs that kept event loops busy."""
     saves = min(told.saves_seconds, largest_saving(report)) + told.on_client
-    facts = replace(facts, large_objects=told.large_objects)
-    return _bounded(_beside(told.kind, facts, where=told.where, lost_seconds=told.lost_seconds), saves)
+    found = _bounded(_beside(told.kind, facts, where=told.where, lost_seconds=told.lost_seconds), saves)
+    return with_builder(report, found, "build", "hash") if told.kind == "large-graph" else found
 
 
 def _waited_for_each(report: EfficiencyReport, facts: Conditions, lost: float) -> Finding:
