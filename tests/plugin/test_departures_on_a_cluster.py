@@ -25,8 +25,9 @@ def exit_with_three(dask_worker: Any) -> None:
 
 
 def end_lifetime(dask_worker: Any) -> None:
-    """As Dask's own timer does."""
+    """As Dask's own timer does; without a heartbeat that comes after the removal, at which a worker closes as well."""
     assert 'self.close_gracefully, reason="worker-lifetime-reached"' in inspect.getsource(Worker.__init__)
+    dask_worker.periodic_callbacks["heartbeat"].stop()
     dask_worker.loop.add_callback(dask_worker.close_gracefully, reason="worker-lifetime-reached")
 
 

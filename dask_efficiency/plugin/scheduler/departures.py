@@ -43,6 +43,8 @@ _NOTICED = {
     "nanny-close": "its process ended",
     "check-worker-ttl": "it sent no heartbeat",
 }
+#: Reasons of workers that the scheduler removed, told so or by the answer to a heartbeat that came after.
+_OF_SCHEDULER = ("scheduler-remove-worker", "worker-heartbeat-missing")
 #: Number of a signal, or status of a process.
 _NUMBER = r"[0-9]{1,10}"
 _STAMP = re.compile(r"-\d+(\.\d+)?$")
@@ -67,7 +69,7 @@ def on_closing(reason: object) -> str:
     """Reason that a worker gives as it begins to close; empty if only the scheduler knows it."""
     reason = text("reason", "" if reason is None else reason)
     stimulus = _STAMP.sub("", reason)
-    if stimulus == "scheduler-remove-worker":
+    if stimulus in _OF_SCHEDULER:
         return ""
     if stimulus == "worker-lifetime-reached":
         return "its lifetime was over"

@@ -46,6 +46,7 @@ def test_the_schedulers_event_has_the_time_for_which_a_worker_was_silent():
         ("client-restart-1795663946.34", "closed: client-restart"),
         ("worker-close", "closed: worker-close"),
         ("scheduler-remove-worker", ""),  # the scheduler says why
+        ("worker-heartbeat-missing", ""),  # its heartbeat came after the scheduler had removed it
         (None, "closed"),
     ],
 )
