@@ -91,6 +91,8 @@ class FakeMeter:
         self.options = resolve({})
         self.read_interval_seconds = 0.5
         self.findings: tuple[SlowWorker, ...] = ()
+        self.stalled: tuple[()] = ()
+        self.left = None
         self._workers = [FakeWorker(i, nthreads, at=0) for i in range(workers)]
         for worker in self._workers:
             self.cluster.worker_joined(worker.address, worker.name, nthreads, at=0)
