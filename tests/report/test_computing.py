@@ -339,6 +339,25 @@ def test_where_threads_outnumber_cores_the_advice_says_so() -> None:
         assert ("busy" in found) is there
 
 
+def test_of_what_computes_or_waits_for_its_turn_for_most_of_the_time_a_part_is_named() -> None:
+    def kinds(other: float) -> set[str]:
+        fit = {"thread_cpu": 9.0, "thread_noncpu": 10.0}
+        rows = [
+            ProfileRow("thread-cpu", NATIVE, prefix, stack, 5)
+            for prefix, stack in (("fit", FIT), ("load", stack_of("me/io.py load", "numpy/fft/_pocketfft.py fft")))
+        ]
+        fields = {
+            "by_worker": {"w0": seconds(**fit | {"thread_cpu": 9.0 + other}, idle=21.0 - other)},
+            "by_prefix": {"fit": seconds(**fit), "load": seconds(thread_cpu=other)},
+            "profile": (*rows, ProfileRow("thread-noncpu", "core", "fit", FIT, 5)),
+        }
+        return {one.kind for one in find(at_work(FIT, cpu=9.0, waits={"core": 10.0}, cores=2.0, **fields))}
+
+    assert "busy" in kinds(other=4.0)
+    assert "thread-noncpu/core" not in kinds(other=4.0)
+    assert "busy" not in kinds(other=0.5)
+
+
 def test_it_comes_after_what_can_be_saved_unless_that_is_little() -> None:
     kinds = [one.kind for one in find(at_work(FIT, cpu=24.0, waits={"sleep": 8.0}))]
     assert kinds.index("thread-noncpu/sleep") < kinds.index("busy")
