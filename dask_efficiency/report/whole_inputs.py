@@ -48,7 +48,9 @@ def whole_inputs(report: EfficiencyReport) -> Finding | None:
     most = max(taken, key=taken.__getitem__)
     lines = senders(report, taken)
     (line, _), *_ = lines.most_common(1)
-    held = sum(report.by_prefix[prefix].ns(*HELD) for prefix in (maker, *taken) if prefix in report.by_prefix)
+    shared = counts[maker] < taken[most]  # else each whole has one task, which may need all of it
+    in_vain = (maker, *taken) if shared else (maker,)
+    held = sum(report.by_prefix[prefix].ns(*HELD) for prefix in in_vain if prefix in report.by_prefix)
     tasks = f"each of {format_count(taken[most], 'task')} of {name_of(most)} takes {format_bytes(wholes[maker])}"
     place = f"{tasks} of {name_of(maker)}" + (f", computed by {sentence(line)}" if line else "")
     return much_of_time(report, WHOLE_INPUTS, held, place, least=WORTH_TELLING, weight=IN_VAIN)

@@ -49,3 +49,11 @@ def test_parts_few_tasks_small_wholes_and_what_takes_little_time_are_none() -> N
         run(metered=()),
     ):
         assert "whole-inputs" not in {one.kind for one in find(other)}
+
+
+def test_what_a_task_does_with_a_whole_of_its_own_is_not_the_whole_s_price() -> None:
+    own = {**run().skew, "repartitiontofewer": skew(count=60, median_bytes=150e6, max_bytes=150e6)}
+    computing = run(held=14.0, skew=own)
+    assert "whole-inputs" not in {one.kind for one in find(computing)}
+    putting = {"augment": seconds(thread_cpu=4.0), "repartitiontofewer": seconds(thread_cpu=11.0)}
+    assert find(run(held=14.0, skew=own, by_prefix=putting))[0].kind == "whole-inputs"
