@@ -2,7 +2,8 @@
 
 ``python -m benchmarks.client_cost`` prints, for what the thread of a report's block may do, the CPU time of the sampler
 by its own clock as a share of one core, with a stack of 60 frames. For a loop of pure Python it also prints its
-CPU seconds per turn, paired: the sampler's thread is on and off in turns, a second each, in the same report.
+CPU seconds per turn, paired: the sampler's thread is on and off in turns, a second each, in the same report. And for
+delayed values, the collections that are made most quickly, what noting the line of each costs, on and off in turns.
 """
 
 from __future__ import annotations
@@ -12,16 +13,20 @@ import statistics
 import time
 from collections.abc import Callable
 
+import dask
 from distributed import Client, LocalCluster
 
 from benchmarks.figures import figure
 from dask_efficiency import efficiency_report
 from dask_efficiency.report.client_sampler import SAMPLER
+from dask_efficiency.report.making import MAKING, MadeLines
 
 #: What the claim allows, in per cent of one core.
 CLAIM = 0.3
 #: Frames of the user's around what it does, and turns of the loop.
 DEPTH, TURNS = 60, 20_000
+#: Delayed values of a turn.
+VALUES = 2_000
 
 
 def deep(do: Callable[[], object], depth: int = DEPTH) -> object:
@@ -64,6 +69,24 @@ def slower(client: Client, pairs: int) -> list[float]:
     return found
 
 
+def noting(pairs: int) -> list[float]:
+    """CPU microseconds that noting the line of a delayed value takes."""
+    found = []
+    for i in range(pairs):
+        taken = {}
+        for on in (True, False) if i % 2 else (False, True):
+            lines = MadeLines()
+            if on:
+                MAKING.add(lines)
+            began = time.thread_time()
+            for _ in range(VALUES):
+                dask.delayed(len, pure=False)([])
+            taken[on] = time.thread_time() - began
+            MAKING.remove(lines)
+        found.append(1e6 * (taken[True] - taken[False]) / (2 * VALUES))  # the function, and its call
+    return found
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seconds", type=float, default=20.0, help="of each load (default 20)")
@@ -91,6 +114,9 @@ def main() -> None:
         print(f"its own pace, paired: {middle:+.2f} % CPU per turn (quartiles {low:+.2f} to {high:+.2f})")
         figure("most of a core", max(shares.values()), "%", at_most=CLAIM)
         figure("CPU added to a turn", found, "%")
+    found = noting(chosen.pairs)
+    print(f"noting the line of a delayed value: {statistics.median(found):.1f} us of CPU")
+    figure("CPU of noting the line of a collection", found, "us")
 
 
 if __name__ == "__main__":

@@ -301,6 +301,24 @@ CLIENT_CLASS = Patch(
     places=lambda client: [(client, "__class__")],
 )
 
+_of_collections = partial(
+    Patch,
+    why="a graph says by which line it was sent, not where its arrays were cut, and no hook says when they are made",
+    without="findings name the line that computes a collection, and not the one that made it",
+    until="the last report that is open in the process ends",
+    checked="dask 2026.8.0",
+)
+MADE = _of_collections(
+    what="the __init__ of Bag, Delayed and FrameBase",
+    places=lambda kind: [(kind, "__init__")],
+    fits=_takes("self"),
+)
+MADE_ARRAY = _of_collections(
+    what="Array.__new__",
+    places=lambda kind: [(kind, "__new__")],
+    fits=_takes("cls", "chunks"),
+)
+
 
 def _of_a_run(name: str) -> Patch:
     return Patch(

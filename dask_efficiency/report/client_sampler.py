@@ -47,7 +47,7 @@ from dask_efficiency.plugin.worker.look import LONG_HOLD_NS
 from dask_efficiency.plugin.worker.sampler import MAX_INTERVAL_NS, MAX_SHARE, MIN_INTERVAL_NS, why_not
 from dask_efficiency.plugin.worker.wait_states import GIL, RUNNING, UNKNOWN, WaitStates, find_gil
 from dask_efficiency.plugin.worker.watched_threads import DASK_NAMES
-from dask_efficiency.report import client_watch
+from dask_efficiency.report import client_watch, making
 from dask_efficiency.report.client_watch import has_outstanding
 from dask_efficiency.report.values import ClientRow
 
@@ -68,7 +68,7 @@ WAIT, RECEIVE, SEND, CALL, RELEASE = "wait", "receive", "send", "call", "release
 
 _DASK, _DISTRIBUTED = (fitting(folder_of(module)) for module in (dask, distributed))
 #: Files of this package that pass calls on; its demo is a script like any other.
-_OURS = fitting(folder_of(names)), fitting(str(client_watch.__file__))
+_OURS = fitting(folder_of(names)), *(fitting(str(module.__file__)) for module in (client_watch, making))
 #: What a function of Dask does, by its name; the outermost that is listed counts. Later ones are parts of it.
 _FUNCTIONS = tuple(
     (activity, re.compile(rf"(?:^|[._])(?:{functions})$"))

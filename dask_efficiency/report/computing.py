@@ -26,6 +26,7 @@ from dask_efficiency.report.conditions import NOTHING_KNOWN, Conditions
 from dask_efficiency.report.culprits import lost_stacks, senders
 from dask_efficiency.report.cures import with_recipe
 from dask_efficiency.report.kinds import BESIDE, FOR_LOCKS, holds_any, page_of, shares_cores
+from dask_efficiency.report.made import asked_by
 from dask_efficiency.report.model import EfficiencyReport
 from dask_efficiency.report.recipes import recipe_for
 from dask_efficiency.report.values import ProfileRow
@@ -230,7 +231,7 @@ def _where_busy(report: EfficiencyReport, prefixes: Counter[str], rows: Sequence
         mostly = f", mostly in `{name_of(function)}`{_inside(rows, function)}"
         own, tasks = (f"{own}{mostly}", tasks) if own else ("", f"{tasks}{mostly}")
     if line and not own.startswith(f"`{name_of(prefix)}`"):
-        tasks = f"{tasks}, computed by {sentence(line)}"
+        tasks += asked_by(report, prefix)
     return f"{own} ({tasks})" if own else tasks
 
 

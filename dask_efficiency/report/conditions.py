@@ -134,6 +134,9 @@ class Conditions:
     polls: bool = False
     #: Function of a library that sent graphs at the line that waited for most of them; empty if it called Dask itself.
     sent_by: str = ""
+    #: Function that it called at one line for a dataframe each of many files or parts, and how often.
+    made_singly: str = ""
+    singles: int = 0
     #: True if it waited for many graphs one after the other at that line, for most of the client's time.
     in_turn: bool = False
     #: Objects in lists and the like that were pickled one by one for clients.
@@ -300,6 +303,8 @@ class Conditions:
             "read_back": format_bytes(self.read_back.nbytes),
             "times": format_number(self.times_read_back, digits=2),
             "sent_by": name_of(self.sent_by),
+            "made_singly": name_of(self.made_singly),
+            "singles": format_number(self.singles),
             "loop_busy": format_share(self.loop_busy),
             "loop_by": name_of(self.loop_by),
             "loop_share": format_share(self.loop_share),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
@@ -11,6 +10,7 @@ from dask_efficiency.report.bounds import bounded_saving
 from dask_efficiency.report.conditions import NOTHING_KNOWN, Conditions
 from dask_efficiency.report.culprits import senders
 from dask_efficiency.report.kinds import holds_any
+from dask_efficiency.report.made import built, made_most, names
 from dask_efficiency.report.model import EfficiencyReport
 from dask_efficiency.report.recipe_text import Weighted
 from dask_efficiency.report.recipes import recipe_for
@@ -50,17 +50,17 @@ def tasks_by_prefix(report: EfficiencyReport) -> dict[str, int]:
 
 
 def with_builder(report: EfficiencyReport, found: Finding, *activities: str) -> Finding:
-    """Finding with the client's line that took most of the time of building graphs, if that is much, and another."""
+    """Finding with the client's line that built graphs: which took most of that time, if that is much, or made most."""
     spent = {row: row.ns for row in report.client if row.activity in activities}
-    built = client_doing(report, lambda row: spent.get(row, 0))
-    if built is None or sum(spent.values()) < WORTH_SAYING * report.wall_clock_seconds * 1e9 or built.share <= MOST:
+    much = sum(spent.values()) >= WORTH_SAYING * report.wall_clock_seconds * 1e9
+    doing = client_doing(report, lambda row: spent.get(row, 0)) if much else None
+    if doing is not None and doing.share > MOST:
+        line, called = place_of(doing.line), doing.line.function.rpartition(".")[2]
+    else:
+        line, called = made_most(report) if found.kind == "small-tasks" else ("", "")
+    if not line or names(found.where, line):
         return found
-    line = place_of(built.line)
-    if not line or re.search(rf"(?<!\S){re.escape(line)}(?!\d)", found.where):
-        return found
-    called = built.line.function.rpartition(".")[2]
-    by = f"built by `{called}` in {line}" if called else f"built at {line}"
-    return replace(found, where=", ".join(filter(None, (found.where, by))))
+    return replace(found, where=", ".join(filter(None, (found.where, built(line, called)))))
 
 
 def of_inner_graphs(report: EfficiencyReport, small: Finding, found: Iterable[Finding]) -> Finding:

@@ -13,9 +13,10 @@ from dask_efficiency.accounts.rows import OTHER
 from dask_efficiency.report.computing import READS, own_line, reads
 from dask_efficiency.report.cures import with_recipe
 from dask_efficiency.report.kinds import BESIDE, page_of
+from dask_efficiency.report.made import asked_by
 from dask_efficiency.report.model import EfficiencyReport
 from dask_efficiency.report.values import MeteredRow, ProfileRow
-from dask_efficiency.show.figures import format_bytes, format_share, name_of, sentence
+from dask_efficiency.show.figures import format_bytes, format_share, name_of
 from dask_efficiency.show.finding import KNOWN, Finding
 
 _READS_AGAIN = "reads-again"
@@ -101,8 +102,7 @@ def read_again(report: EfficiencyReport, exact: Iterable[ProfileRow]) -> Finding
     if share < WORTH_READING or elsewhere > ELSEWHERE * held:
         return None
     (prefix, _), *_ = read.by_prefix.most_common(1)
-    line = report.computed_by.get(prefix, "")
-    place = place or f"tasks of {name_of(prefix)}" + (f", computed by {sentence(line)}" if line else "")
+    place = place or f"tasks of {name_of(prefix)}{asked_by(report, prefix)}"
     what = f"{format_bytes(read.by_prefix.total())} of files of {format_bytes(read.sizes)}, {times:.0f} times"
     where = f"{what}, for {format_share(share)} of all thread time: {place}"
     evidence = {"times": times, "share_of_thread_time": share}

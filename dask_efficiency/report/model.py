@@ -35,6 +35,7 @@ from dask_efficiency.report.values import (
     HeldFor,
     LockLook,
     LongHold,
+    Made,
     ProfiledOperator,
     ProfileRow,
     Repeat,
@@ -118,6 +119,8 @@ class EfficiencyReport(FactViews, Printed):
     client, sent_by
         Sampled activities of the client by stack, the longest first; and graphs by the line that sent them
         (``"etl.py:42"``). Empty if the client was not sampled.
+    made
+        Collections by the line of the client's that made them, in the order of their first ones.
     arrivals
         Workers that joined.
     skew
@@ -189,6 +192,7 @@ class EfficiencyReport(FactViews, Printed):
     rounds: int = 0
     client: tuple[ClientRow, ...] = ()
     sent_by: Mapping[str, GraphsSent] = field(default_factory=dict)
+    made: Mapping[str, Made] = field(default_factory=dict)
     path: PathSummary | None = None
     arrivals: tuple[Arrival, ...] = ()
     long_tail: tuple[LongTask, ...] = ()

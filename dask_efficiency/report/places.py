@@ -15,6 +15,7 @@ from dask_efficiency.report.conditions import Conditions
 from dask_efficiency.report.culprits import senders
 from dask_efficiency.report.kinds import SPILLS
 from dask_efficiency.report.lost_time import CauseLoss
+from dask_efficiency.report.made import asked_by, built_by
 from dask_efficiency.report.memory import byte_seconds
 from dask_efficiency.report.messages import RESULTS, loads
 from dask_efficiency.report.metered import own_labels, spilled_text
@@ -68,7 +69,8 @@ def place_of_loss(report: EfficiencyReport, facts: Conditions, part: CauseLoss, 
     if part.bucket is Bucket.OVERHEAD and not (culprit.line or culprit.prefix):
         return sender_of_most(report)
     label = _user_label(report, culprit) if of_tasks else ""
-    return ": ".join(filter(None, (_culprit_text(culprit) + label + _more_lines(part, culprit, culprits), moved)))
+    text = _culprit_text(report, culprit) + label + _more_lines(part, culprit, culprits)
+    return ": ".join(filter(None, (text, moved)))
 
 
 def _most_memory(report: EfficiencyReport) -> str:
@@ -77,13 +79,7 @@ def _most_memory(report: EfficiencyReport) -> str:
     most = max(sizes, key=sizes.__getitem__, default="")
     if not most or sizes[most] <= MOST * sum(sizes.values()):
         return ""
-    return f", most for results of {name_of(most)}{_computed_by(report, most)}"
-
-
-def _computed_by(report: EfficiencyReport, prefix: str) -> str:
-    """The line that sent the tasks of a prefix, if it is known."""
-    line = report.computed_by.get(prefix, "")
-    return f", computed by {sentence(line)}" if line else ""
+    return f", most for results of {name_of(most)}{asked_by(report, most)}"
 
 
 def _most_sent(report: EfficiencyReport) -> str:
@@ -95,7 +91,7 @@ def _most_sent(report: EfficiencyReport) -> str:
     (prefix, nbytes), *_ = sent.most_common(1) or [("", 0)]
     if not nbytes or nbytes <= MOST * sent.total():
         return sender_of_most(report)
-    return f"most for results of {name_of(prefix)}{_computed_by(report, prefix)}"
+    return f"most for results of {name_of(prefix)}{asked_by(report, prefix)}"
 
 
 def sender_of_most(report: EfficiencyReport) -> str:
@@ -132,12 +128,13 @@ def _who_held_up(facts: Conditions, cause: str) -> str:
     return sentence(facts.blocked_by) if of_blocks else ""
 
 
-def _culprit_text(culprit: Culprit) -> str:
+def _culprit_text(report: EfficiencyReport, culprit: Culprit) -> str:
     """Holder of the GIL if known, else the line of the loss, or its prefix, with the holder of its lock."""
     computed = f", computed by {sentence(culprit.computed_by)}" if culprit.computed_by else ""
     held_by = f"held by {sentence(culprit.held_by)}" if culprit.held_by else ""
     if held_by and culprit.cause == "gil":
         return f"{held_by}{computed}"
+    computed += built_by(report, culprit.prefix) if computed else ""
     if not culprit.line:
         of_tasks = f"tasks of {name_of(culprit.prefix)}" if culprit.prefix else ""
         return ", ".join(filter(None, (of_tasks + computed, held_by)))
@@ -166,10 +163,10 @@ def _long_task(report: EfficiencyReport, facts: Conditions) -> str:
         same = next((one for one in report.long_tail if one.key == task.longest_key), None)
         where = f"Task {name_of(task.longest_key)}" if same is None else same.finding(task.alone_seconds).where
         prefix = next((name for name, one in report.skew.items() if one is task), "")
-        return where + _computed_by(report, prefix)
+        return where + asked_by(report, prefix)
     if found and not facts.chained:
         prefixes = [one.prefix for one in report.long_tail] or [*held_up(report)]
-        return found[0].where + _computed_by(report, prefixes[0])
+        return found[0].where + asked_by(report, prefixes[0])
     return _sent(report, facts.waited_for)
 
 
@@ -179,7 +176,7 @@ def _sent(report: EfficiencyReport, prefix: str) -> str:
         return ""
     own = own_line((row.stack, row.ns) for row in report.profile if row.prefix == prefix and row.stack)
     at_work = f", mostly in {own}" if own and not own.startswith(f"`{name_of(prefix)}`") else ""
-    return f"tasks of {name_of(prefix)}{at_work}{_computed_by(report, prefix)}"
+    return f"tasks of {name_of(prefix)}{at_work}{asked_by(report, prefix)}"
 
 
 def _most_of_time(report: EfficiencyReport, cause: str) -> str:

@@ -118,6 +118,20 @@ class GraphsSent:
 
 
 @dataclass(frozen=True, slots=True)
+class Made:
+    """Collections of Dask that one line of the client's made."""
+
+    #: Function that the line called, ``"from_array"``; may be empty.
+    called: str
+    collections: int
+    #: Chunks of arrays, partitions of bags, and delayed values, of all and of the largest one; 0 of dataframes.
+    parts: int
+    largest: int
+    #: Prefixes of some of their tasks, before these are fused.
+    prefixes: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Failure:
     """Tasks of one prefix that failed for good in one way; tasks that waited for them are not counted."""
 

@@ -92,6 +92,7 @@ DECORATED = {
         "gil_holds",
         "lock_looks",
         "long_tail",
+        "made",
         "loop_blocks",
         "notes",
         "path",
@@ -277,10 +278,10 @@ def test_the_clients_figures_do_not_depend_on_any_decoration(closed, monkeypatch
         ", ".join(sorted(names))
         == {
             client_half: (
-                "critical path, list of lines that sent graphs, list of the client's settings, list of workers that "
-                "came, number of graphs, number of graphs by line, number of rounds, profile of the client, reading of "
-                "torch's profiles, record of the client's phases, search for long tasks, search for stragglers in the "
-                "trace, source listing, trace"
+                "critical path, list of lines that made collections, list of lines that sent graphs, list of the "
+                "client's settings, list of workers that came, number of graphs, number of graphs by line, number of "
+                "rounds, profile of the client, reading of torch's profiles, record of the client's phases, search for "
+                "long tasks, search for stragglers in the trace, source listing, trace"
             ),
             reports: (
                 "account of GPUs, account of the scheduler's event loop, comparison of tasks, environment, list of "

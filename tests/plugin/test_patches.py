@@ -18,6 +18,10 @@ import distributed.scheduler
 import distributed.worker
 import pytest
 import zict
+from dask.array.core import Array
+from dask.bag.core import Bag
+from dask.dataframe.dask_expr._collection import FrameBase
+from dask.delayed import Delayed
 from distributed import Client, Scheduler, SpecCluster, Worker
 from distributed.deploy import Cluster
 from distributed.diagnostics.plugin import SchedulerPlugin
@@ -51,6 +55,10 @@ OWNED = {
     ],
     "module": [patches.RUN_TASK, patches.RUN_ACTOR],
     "client": [patches.CLIENT_STARTS, patches.CLIENT_CLOSES],
+    "array": [patches.MADE_ARRAY],
+    "bag": [patches.MADE],
+    "delayed": [patches.MADE],
+    "dataframe": [patches.MADE],
     "cluster": [patches.CLUSTER_CLOSES],
     "cluster of specs": [patches.CLUSTER_CLOSES],
     "shards": [patches.SHUFFLE_MESSAGE],
@@ -81,6 +89,10 @@ def owners(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
         "nothing": None,
         "module": distributed.worker,
         "client": Client,
+        "array": Array,
+        "bag": Bag,
+        "delayed": Delayed,
+        "dataframe": FrameBase,
         "cluster": Cluster,
         "cluster of specs": SpecCluster,
         "shards": ShardsBuffer,

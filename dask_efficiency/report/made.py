@@ -1,0 +1,72 @@
+"""Made: what the lines at which a client made collections say of its graphs."""
+
+from __future__ import annotations
+
+import re
+
+from dask_efficiency.report.model import EfficiencyReport
+from dask_efficiency.report.values import Made
+from dask_efficiency.show.figures import name_of, sentence
+from dask_efficiency.show.finding import MOST
+
+#: Share of the tasks from which parts of collections explain them; and share of the chunks of the most finely cut array
+#: that one has which others were made of, by joining and broadcasting. Guesses.
+AS_MANY, AS_FINE = 0.25, 0.1
+#: Dataframes of one line from which they are parts of one, made singly. A guess.
+MANY = 50
+#: Functions that make one dataframe of many files or parts.
+_OF_MANY = re.compile(r"(?:from|read)_")
+NOT_MADE = Made("", 0, 0, 0, ())
+
+
+def made_most(report: EfficiencyReport) -> tuple[str, str]:
+    """Line of the first collection that was cut about as finely as that of most tasks, and its call.
+
+    Where no collection has that many parts, it is the line that made most parts of many. Empty where far more tasks ran
+    than parts were made: dataframes know theirs only when they are sent.
+    """
+    line, single = made_singly(report)
+    if line:
+        return line, single.called
+    ran = sum(skew.count for skew in report.skew.values())
+    finest = max((one.largest for one in report.made.values()), default=0)
+    if finest >= AS_MANY * ran > 0:
+        line = next(line for line, one in report.made.items() if one.largest >= AS_FINE * finest)
+    else:
+        parts = {line: made.parts for line, made in report.made.items()}
+        line = max(parts, key=parts.__getitem__, default="")
+        if not line or parts[line] <= max(MOST * sum(parts.values()), AS_MANY * ran):
+            return "", ""
+    return line, report.made[line].called
+
+
+def asked_by(report: EfficiencyReport, prefix: str) -> str:
+    """Words, after others, for the line that sent the tasks of a prefix, and the one that made them; may be empty."""
+    line = report.computed_by.get(prefix, "")
+    return (f", computed by {sentence(line)}" if line else "") + built_by(report, prefix)
+
+
+def built_by(report: EfficiencyReport, prefix: str) -> str:
+    """Words for the line that made most collections of a prefix, if that is another than the one that sent them."""
+    parts = {line: one.parts for line, one in report.made.items() if prefix and prefix in one.prefixes}
+    line = max(parts, key=parts.__getitem__, default="")
+    if not line or parts[line] <= MOST * sum(parts.values()) or names(report.computed_by.get(prefix, ""), line):
+        return ""
+    return ", " + built(line, report.made[line].called)
+
+
+def built(line: str, called: str) -> str:
+    """Words for a line at which a function built what is computed."""
+    return f"built by `{name_of(called)}` in {name_of(line)}" if called else f"built at {name_of(line)}"
+
+
+def names(text: str, line: str) -> bool:
+    """Check if a text names a line, such as ``etl.py:4``, which is none of ``etl.py:42``."""
+    return re.search(rf"(?<!\S){re.escape(line)}(?!\d)", text) is not None
+
+
+def made_singly(report: EfficiencyReport) -> tuple[str, Made]:
+    """Line with dataframes that it made of a file or part each, by a function that takes many; empty if few."""
+    found = [(line, one) for line, one in report.made.items() if one.collections >= MANY and not one.parts]
+    found = [(line, one) for line, one in found if _OF_MANY.match(one.called)]
+    return max(found, key=lambda each: each[1].collections, default=("", NOT_MADE))

@@ -1,0 +1,175 @@
+"""Collections that a client makes are noted with the user's line, and constructors are as before afterwards."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import dask
+import dask.array as da
+import dask.bag as db
+import dask.dataframe as dd
+import pandas as pd
+import pytest
+from dask.delayed import Delayed
+
+from dask_efficiency import EfficiencyReport
+from dask_efficiency.report.conditions_of import conditions_of
+from dask_efficiency.report.cures import with_builder
+from dask_efficiency.report.made import AS_FINE, MANY, asked_by, made_most, made_singly
+from dask_efficiency.report.making import MAKING, MAX_PREFIXES, MadeLines
+from dask_efficiency.report.values import Made
+from dask_efficiency.show.finding import Finding
+from tests.report.samples import report_of, skew
+
+
+@contextmanager
+def noted() -> Iterator[MadeLines]:
+    lines = MadeLines()
+    MAKING.add(lines)
+    try:
+        yield lines
+    finally:
+        MAKING.remove(lines)
+
+
+def at(function: Callable[..., object], below: int) -> str:
+    """Place of the line so far below the beginning of a function of this file."""
+    return f"{Path(__file__).name}:{function.__code__.co_firstlineno + below}"
+
+
+def arrays() -> None:
+    x = da.ones(100, chunks=10)
+    (x.reshape(10, 10) + 1).sum()
+
+
+def bags() -> None:
+    db.from_sequence(range(12), npartitions=4)
+
+
+def values() -> None:
+    for i in range(20):
+        dask.delayed(len, pure=False)([i])
+
+
+def tables() -> None:
+    for _ in range(3):
+        dd.from_pandas(pd.DataFrame({"a": [1, 2]}), npartitions=2)
+
+
+def test_each_line_has_its_collections_their_parts_and_what_it_called() -> None:
+    with noted() as lines:
+        arrays()
+        bags()
+        values()
+        tables()
+    made = lines.by_line()
+    assert made[at(arrays, 1)].parts % 10 == 0
+    assert made[at(arrays, 1)].largest == 10
+    several = made[at(arrays, 2)]
+    assert several.collections >= 3
+    assert several.called in ("reshape", "sum")
+    assert made[at(bags, 1)] == Made("from_sequence", 1, 4, 4, ("from_sequence",))
+    of_values = made[at(values, 2)]
+    assert (of_values.called, of_values.parts, of_values.largest) == ("delayed", 40, 1)
+    of_tables = made[at(tables, 2)]
+    assert (of_tables.called, of_tables.collections, of_tables.parts) == ("from_pandas", 3, 0)
+    assert list(made) == [at(arrays, 1), at(arrays, 2), at(bags, 1), at(values, 2), at(tables, 2)]
+
+
+def test_what_is_computed_or_made_in_a_task_is_no_new_collection() -> None:
+    x = da.ones(10, chunks=5)
+    with noted() as lines:
+        dask.persist(x, scheduler="synchronous")
+        task = threading.Thread(target=arrays, name="Dask-Default-Threads-1")
+        task.start()
+        task.join()
+    assert lines.by_line() == {}
+    arrays()
+    assert lines.by_line() == {}
+
+
+def test_constructors_are_as_before_once_the_last_report_ends() -> None:
+    before = vars(da.Array)["__new__"], vars(Delayed)["__init__"]
+    first, second = MadeLines(), MadeLines()
+    MAKING.add(first)
+    MAKING.add(second)
+    MAKING.remove(first)
+    values()
+    assert vars(da.Array)["__new__"] is not before[0]
+    MAKING.remove(second)
+    assert (vars(da.Array)["__new__"], vars(Delayed)["__init__"]) == before
+    assert not first.by_line()
+    assert second.by_line()[at(values, 2)].collections == 40
+
+
+def test_lines_and_prefixes_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("dask_efficiency.report.making.MAX_LINES", 1)
+    with noted() as lines:
+        for i in range(2 * MAX_PREFIXES):
+            dask.delayed(len, name=f"name{i}")
+        arrays()
+    (only,) = lines.by_line().values()
+    assert only.prefixes == tuple(f"name{i}" for i in range(MAX_PREFIXES))
+    assert only.collections == 2 * MAX_PREFIXES
+
+
+def test_a_failure_of_ours_ends_the_notes_and_nothing_else(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("dask_efficiency.report.making.is_the_users", lambda file: 1 / 0)
+    monkeypatch.setattr(MAKING._guard, "off", None)
+    with noted() as lines:
+        assert da.ones(10, chunks=5).sum().compute(scheduler="synchronous") == 10
+    assert lines.by_line() == {}
+    assert "no longer notes where they are made" in caplog.text
+
+
+# -- what a report says of them --------------------------------------------------------------------
+
+
+def run(made: dict[str, Made], *, tasks: int = 1000) -> EfficiencyReport:
+    return report_of(made=made, skew={"add": skew(count=tasks)}, computed_by={"add": "`y.compute()` in etl.py:42"})
+
+
+def test_the_line_of_many_parts_is_where_the_finest_array_begins_else_the_one_that_made_most() -> None:
+    coarse, fine, after = Made("ones", 1, 9, 9, ()), Made("from_array", 1, 400, 400, ("a",)), Made("", 9, 3600, 400, ())
+    made = {"etl.py:1": coarse, "etl.py:2": fine, "etl.py:3": after}
+    assert made_most(run(made)) == ("etl.py:2", "from_array")
+    assert made_most(run(made | {"etl.py:1": Made("ones", 1, 40, round(AS_FINE * 400), ())})) == ("etl.py:1", "ones")
+    in_a_loop = Made("sum", 300, 900, 3, ())
+    assert made_most(run({"etl.py:1": coarse, "etl.py:7": in_a_loop})) == ("etl.py:7", "sum")
+    assert made_most(run({"etl.py:7": in_a_loop, "etl.py:8": in_a_loop})) == ("", "")
+    assert made_most(run({"etl.py:7": in_a_loop}, tasks=9_000)) == ("", "")
+    assert made_most(run({})) == made_most(report_of()) == ("", "")
+
+
+def test_dataframes_that_are_made_one_by_one_are_told_with_the_function_that_takes_all() -> None:
+    singles = Made("from_delayed", MANY, 0, 0, ())
+    report = run({"etl.py:9": singles, "etl.py:2": Made("delayed", 2000, 2000, 1, ())})
+    assert made_singly(report) == ("etl.py:9", singles)
+    assert made_most(report) == ("etl.py:9", "from_delayed")
+    facts = conditions_of(report)
+    assert (facts.made_singly, facts.singles) == ("from_delayed", MANY)
+    for other in (
+        Made("from_delayed", MANY - 1, 0, 0, ()),
+        Made("assign", MANY, 0, 0, ()),
+        Made("from_array", MANY, 90, 9, ()),
+    ):
+        assert made_singly(run({"etl.py:9": other}))[0] == ""
+
+
+def test_a_finding_of_small_tasks_and_tasks_of_a_prefix_have_the_line_that_built_them() -> None:
+    built = Made("from_array", 1, 1000, 1000, ("add",))
+    report = run({"etl.py:4": built})
+    small = Finding("small-tasks", "Too many small tasks", "computed by `y.compute()` in etl.py:42")
+    assert with_builder(report, small, "build").where == f"{small.where}, built by `from_array` in etl.py:4"
+    other = Finding("large-graph", "Graphs hold large objects", "1 graph")
+    assert with_builder(report, other, "build") is other
+    assert asked_by(report, "add") == ", computed by `y.compute()` in etl.py:42, built by `from_array` in etl.py:4"
+    assert asked_by(report, "sub") == ""
+    assert asked_by(run({"etl.py:42": built}), "add") == ", computed by `y.compute()` in etl.py:42"
+    twice = run({"etl.py:4": built, "etl.py:5": built})
+    assert asked_by(twice, "add") == ", computed by `y.compute()` in etl.py:42"
