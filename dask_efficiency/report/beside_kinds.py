@@ -40,6 +40,7 @@ one-by-one: The client waited for each result
     Send tasks together, as by client.map, and gather their results together: {graphs} came one by one.
 small-tasks: Too many small tasks
     made-singly: Call {made_singly} once, with all parts or paths: {singles} calls made a dataframe each.
+    made-in-loops: Call it once, for all that the loop goes through: it made {in_loops} of several tasks each.
     many-operations: Do more in each task, by map_partitions() or map_blocks(): {small} are of {operations} operations.
     larger: {resized}.
     Make partitions bigger, or fuse tasks: those of {task} end before the scheduler hands out more.

@@ -128,6 +128,7 @@ _CONDITIONS: Mapping[str, Callable[[Conditions], bool]] = {
     "waited-for": lambda facts: bool(facts.waited_for),
     "in-turn": lambda facts: facts.ran_in_turn,
     "longest-slept": lambda facts: facts.longest_slept,
+    "made-in-loops": lambda facts: facts.in_loops > 0,
     "made-singly": lambda facts: bool(facts.made_singly),
     "sends": lambda facts: facts.client_activity == "send",
     "many-graphs": lambda facts: facts.graphs >= MANY_GRAPHS and facts.client_phase in ("optimize", "upload", "calls"),

@@ -12,7 +12,7 @@ from dask_efficiency.show.finding import MOST
 #: Share of the tasks from which parts of collections explain them; and share of the chunks of the most finely cut array
 #: that one has which others were made of, by joining and broadcasting. Guesses.
 AS_MANY, AS_FINE = 0.25, 0.1
-#: Dataframes of one line from which they are parts of one, made singly. A guess.
+#: Collections of one line from which a loop made them, or dataframes are parts of one. A guess.
 MANY = 50
 #: Functions that make one dataframe of many files or parts.
 _OF_MANY = re.compile(r"(?:from|read)_")
@@ -28,16 +28,31 @@ def made_most(report: EfficiencyReport) -> tuple[str, str]:
     line, single = made_singly(report)
     if line:
         return line, single.called
-    ran = sum(skew.count for skew in report.skew.values())
+    ran = _ran(report)
     finest = max((one.largest for one in report.made.values()), default=0)
     if finest >= AS_MANY * ran > 0:
         line = next(line for line, one in report.made.items() if one.largest >= AS_FINE * finest)
     else:
         parts = {line: made.parts for line, made in report.made.items()}
         line = max(parts, key=parts.__getitem__, default="")
-        if not line or parts[line] <= max(MOST * sum(parts.values()), AS_MANY * ran):
+        most = line and parts[line] > max(MOST * sum(parts.values()), AS_MANY * ran)
+        if not most and report.made.get(line, NOT_MADE) != made_in_loops(report):
             return "", ""
-    return line, report.made[line].called
+    return (line, report.made[line].called) if line else ("", "")
+
+
+def _ran(report: EfficiencyReport) -> int:
+    return sum(skew.count for skew in report.skew.values())
+
+
+def made_in_loops(report: EfficiencyReport) -> Made:
+    """Collections, each of several parts, of the line of a loop that made most of them, if loops made most tasks."""
+    parts = sum(one.parts for one in report.made.values())
+    found = [one for one in report.made.values() if one.collections >= MANY and 1 < one.largest < AS_MANY * parts]
+    of_loops = sum(one.parts for one in found)
+    if of_loops <= MOST * parts or of_loops < AS_MANY * _ran(report):
+        return NOT_MADE
+    return max(found, key=lambda one: one.parts, default=NOT_MADE)
 
 
 def asked_by(report: EfficiencyReport, prefix: str) -> str:

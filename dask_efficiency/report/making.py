@@ -63,7 +63,7 @@ class _Line:
 
 
 class MadeLines:
-    """What is made while one report is open, by line."""
+    """Collections that are made while one report is open, by line."""
 
     def __init__(self) -> None:
         self._lines: dict[tuple[str, int], _Line] = {}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import dask
@@ -18,7 +19,7 @@ from dask.delayed import Delayed
 from dask_efficiency import EfficiencyReport
 from dask_efficiency.report.conditions_of import conditions_of
 from dask_efficiency.report.cures import with_builder
-from dask_efficiency.report.made import AS_FINE, MANY, asked_by, made_most, made_singly
+from dask_efficiency.report.made import AS_FINE, MANY, asked_by, made_in_loops, made_most, made_singly
 from dask_efficiency.report.making import MAKING, MAX_PREFIXES, MadeLines
 from dask_efficiency.report.values import Made
 from dask_efficiency.show.finding import Finding
@@ -139,11 +140,28 @@ def test_the_line_of_many_parts_is_where_the_finest_array_begins_else_the_one_th
     made = {"etl.py:1": coarse, "etl.py:2": fine, "etl.py:3": after}
     assert made_most(run(made)) == ("etl.py:2", "from_array")
     assert made_most(run(made | {"etl.py:1": Made("ones", 1, 40, round(AS_FINE * 400), ())})) == ("etl.py:1", "ones")
-    in_a_loop = Made("sum", 300, 900, 3, ())
-    assert made_most(run({"etl.py:1": coarse, "etl.py:7": in_a_loop})) == ("etl.py:7", "sum")
-    assert made_most(run({"etl.py:7": in_a_loop, "etl.py:8": in_a_loop})) == ("", "")
-    assert made_most(run({"etl.py:7": in_a_loop}, tasks=9_000)) == ("", "")
+    several = Made("sum", MANY - 1, 900, 20, ())
+    assert made_most(run({"etl.py:1": coarse, "etl.py:7": several})) == ("etl.py:7", "sum")
+    assert made_most(run({"etl.py:7": several, "etl.py:8": several})) == ("", "")
+    assert made_most(run({"etl.py:7": several}, tasks=9_000)) == ("", "")
     assert made_most(run({})) == made_most(report_of()) == ("", "")
+
+
+def test_collections_of_loops_are_counted_where_most_of_them_are_made() -> None:
+    first, second = Made("rechunk", MANY, 450, 9, ()), Made("sum", 2 * MANY, 500, 5, ())
+    before = Made("ones", 1, 9, 9, ())
+    report = run({"etl.py:1": before, "etl.py:7": first, "etl.py:8": second})
+    assert made_in_loops(report) == second
+    assert made_most(report) == ("etl.py:8", "sum")
+    assert conditions_of(report).in_loops == 2 * MANY
+    for other in (
+        {"etl.py:7": replace(first, collections=MANY - 1)},
+        {"etl.py:7": Made("delayed", 900, 900, 1, ())},
+        {"etl.py:7": first, "etl.py:1": replace(before, parts=450)},
+        {"etl.py:7": replace(first, largest=400)},
+    ):
+        assert conditions_of(run(other)).in_loops == 0
+    assert made_in_loops(run({"etl.py:7": first}, tasks=9_000)).collections == 0
 
 
 def test_dataframes_that_are_made_one_by_one_are_told_with_the_function_that_takes_all() -> None:
