@@ -25,6 +25,7 @@ from distributed import Client, Lock, wait
 
 from benchmarks.stragglers_work import burn
 from benchmarks.workload_runs import CORES, Ran, cluster, cores, measured
+from tests.waiting_tasks import keep_to
 
 MEGABYTE = 1_000_000
 
@@ -307,12 +308,6 @@ def thinking_client(scale: float) -> Ran:
 
     with cluster() as client:
         return measured(client, work)
-
-
-def keep_to(core: int) -> None:
-    """Have all threads of this process run on one core."""
-    for thread in os.listdir("/proc/self/task"):
-        os.sched_setaffinity(int(thread), [core])
 
 
 def cpu_hog(scale: float, *, mended: bool = False) -> Ran:

@@ -54,6 +54,7 @@ from benchmarks.worker_bed import (
 )
 from dask_efficiency.accounts.slow_worker import Cause
 from dask_efficiency.preflights.judge.readings import Component
+from tests.preflights.simulated import MOMENTS_DIFFER
 
 #: How often it is looked whether the victim measures.
 LOOK_SECONDS = 0.01
@@ -319,8 +320,7 @@ def main() -> int:
     parser.add_argument("--healthy", type=int, default=50, help="runs without a fault")
     parser.add_argument("--seed", type=int, default=0, help="of the first run; it chooses the victims")
     parser.add_argument("--torch", action="store_true", help="pairs run an all-reduce and a training step too")
-    moments = preflight_simulated.MOMENTS_DIFFER
-    parser.add_argument("--moments", type=float, default=moments, help="how much simulated repetitions differ")
+    parser.add_argument("--moments", type=float, default=MOMENTS_DIFFER, help="how much simulated repetitions differ")
     args = parser.parse_args()
     args.repeats = args.repeats if args.repeats is not None else (3 if args.part == "injected" else 20)
     holds = injected(args) if args.part == "injected" else simulated(args)

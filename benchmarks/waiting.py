@@ -23,6 +23,7 @@ import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from distributed import Client
@@ -33,12 +34,10 @@ from benchmarks.figures import figure
 from benchmarks.workload_runs import in_a_process, kernel_clocks, lacking, parser_of, write
 from dask_efficiency import EfficiencyPlugin, EfficiencyReport, efficiency_report
 from tests.thread_marks import Mark
+from tests.waiting_tasks import MAX_UNKNOWN, MIN_RIGHT, waiting_lines
 
 #: Of a workload's process. The scheduler alone takes half a minute for the longest, the flood.
 TIMEOUT_SECONDS = 400.0
-
-MIN_RIGHT = 0.9
-MAX_UNKNOWN = 0.1
 
 #: Points by which a share of the waiting may differ from the one built in.
 MAX_APART = 0.1
@@ -289,7 +288,7 @@ def culprits_of(report: EfficiencyReport, number: int = 5) -> list[dict[str, Any
 def line_verdict(line: str, workload: Workload) -> str:
     """Verdict on a line ("etl.py:88") that is to be one that waits: "exact", "in a library" or "wrong"."""
     found = re.search(r"([^\s:]+\.py)\D+(\d+)", line)
-    if found and found[1].endswith("waiting_work.py") and int(found[2]) in work.waiting_lines(*workload.functions):
+    if found and f"{Path(found[1]).name}:{found[2]}" in waiting_lines(*workload.functions):
         return "exact"
     if found and any(re.search(f"{file}$", found[1]) for file in workload.libraries):
         return f"in a library: {line}"

@@ -1,41 +1,48 @@
 """Workloads whose tasks wait, or whose slots are idle, for a known cause, each on a cluster of processes of its own.
 
 Each takes a scale, 1 for its full size, and a callable that measures: it takes the client and the work, which gives the
-marks of its tasks (:class:`Mark`). Lines with ``# waits`` are those to be named.
+marks of its tasks (:class:`Mark`). Lines with ``# waits`` are those to be named. Tasks that a test has too are those of
+:mod:`tests.waiting_tasks`.
 """
 
 from __future__ import annotations
 
-import functools
-import hashlib
-import inspect
 import os
 import resource
-import socket
-import sqlite3
-import subprocess
 import tempfile
-import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 from urllib.request import urlopen
 
 import numpy as np
-from distributed import Client, Event
+from distributed import Client
 
-from benchmarks.diagnoses_work import SLOW_SERVER, keep_to, number, process, sines, wait_for
+from benchmarks.diagnoses_work import SLOW_SERVER, number, process, sines, wait_for
 from benchmarks.stragglers_work import burn
 from benchmarks.worker_bed import CGROUPS, cgroup
 from benchmarks.workload_runs import Ran, cluster, cores
 from dask_efficiency import EfficiencyReport
-from tests.thread_marks import Mark, Marking
+from tests.thread_marks import Mark
+from tests.waiting_tasks import (
+    MEGABYTE,
+    add_up,
+    ask,
+    await_event,
+    begin_transaction,
+    checksum,
+    held_for,
+    keep_to,
+    marked,
+    marks_of,
+    nap,
+    receive,
+    run_program,
+    run_program_for_output,
+    want_lock,
+)
 
-WAITS = "# waits"
-
-MEGABYTE = 1_000_000
 PAGE = 4096
 
 #: Seconds for which a task sleeps, or waits for somebody who does.
@@ -46,40 +53,7 @@ NAP = 0.2
 Measure = Callable[[Client, Callable[[], list[Mark]]], None]
 
 
-def marked(function: Callable[..., Any]) -> Callable[..., list[Mark]]:
-    """Have tasks give a mark."""
-
-    @functools.wraps(function)
-    def run(*args: Any, **kwargs: Any) -> list[Mark]:
-        clocks = Marking()
-        function(*args, **kwargs)
-        return [clocks.read()]
-
-    return run
-
-
-def waiting_lines(*functions: Callable[..., Any]) -> set[int]:
-    """Numbers of the lines of functions that wait."""
-    found = set()
-    for function in functions:
-        lines, first = inspect.getsourcelines(inspect.unwrap(function))
-        found |= {first + i for i, line in enumerate(lines) if line.rstrip().endswith(WAITS)}
-    return found
-
-
-def marks_of(client: Client, function: Callable[..., list[Mark]], *columns: Any, **options: Any) -> list[Mark]:
-    futures = client.map(function, *columns, pure=False, **options)
-    return [mark for marks in client.gather(futures) for mark in marks]
-
-
 # -- one cause each --------------------------------------------------------------------------------
-
-
-@marked
-def add_up(numbers: int) -> None:
-    total = 0
-    for i in range(numbers):  # waits
-        total += i  # waits
 
 
 def python_loop(scale: float, measure: Measure) -> None:
@@ -103,11 +77,6 @@ def object_strings(scale: float, measure: Measure) -> None:
         measure(client, lambda: marks_of(client, count_letters, [300_000] * number(32, scale)))
 
 
-@marked
-def nap(seconds: float) -> None:
-    time.sleep(seconds)  # waits
-
-
 def sleeping(scale: float, measure: Measure) -> None:
     _in_four_threads(nap, scale, measure)
 
@@ -121,12 +90,6 @@ def _in_four_threads(
         measure(client, lambda: marks_of(client, task, [seconds] * number(tasks, scale)))
 
 
-@marked
-def ask(port: int) -> None:
-    """Asks a server with a time limit: it waits in poll."""
-    urlopen(f"http://127.0.0.1:{port}", timeout=30).close()  # waits
-
-
 def slow_server(scale: float, measure: Measure) -> None:
     _of_slow_server(ask, scale, measure)
 
@@ -137,14 +100,6 @@ def _of_slow_server(task: Callable[..., list[Mark]], scale: float, measure: Meas
         port = int(server.stdout.readline())
         marks_of(client, task, [port] * 4)
         measure(client, lambda: marks_of(client, task, [port] * number(80, scale)))
-
-
-@marked
-def receive(port: int) -> None:
-    """Ask the server through a socket without a time limit: the task waits in recv."""
-    with socket.create_connection(("127.0.0.1", port)) as connection:
-        connection.sendall(b"GET / HTTP/1.0\r\n\r\n")
-        connection.recv(1000)  # waits
 
 
 def slow_socket(scale: float, measure: Measure) -> None:
@@ -212,72 +167,16 @@ def cold_pages(scale: float, measure: Measure) -> None:
         measure(client, work)
 
 
-def held_for(seconds: float) -> threading.Lock:
-    """A lock that a thread holds which sleeps."""
-    lock, held = threading.Lock(), threading.Event()
-
-    def hold() -> None:
-        with lock:
-            held.set()
-            time.sleep(seconds)
-
-    threading.Thread(target=hold, daemon=True).start()
-    held.wait()
-    return lock
-
-
-@marked
-def want_lock(seconds: float) -> None:
-    """Wants a lock that somebody else has."""
-    lock = held_for(seconds)
-    with lock:  # waits
-        pass
-
-
 def locked(scale: float, measure: Measure) -> None:
     _in_four_threads(want_lock, scale, measure)
-
-
-@marked
-def begin_transaction(seconds: float) -> None:
-    """Wants the lock of a database's file that another connection has: SQLite sleeps, and tries again."""
-    with tempfile.TemporaryDirectory() as folder:
-        ours, other = (
-            sqlite3.connect(os.path.join(folder, "file.db"), timeout=60, isolation_level=None, check_same_thread=False)
-            for _ in range(2)
-        )
-        other.execute("begin immediate")
-        timer = threading.Timer(seconds, other.commit)
-        timer.start()
-        ours.execute("begin immediate")  # waits
-        timer.join()
-        ours.close()
-        other.close()
 
 
 def in_transactions(scale: float, measure: Measure) -> None:
     _in_four_threads(begin_transaction, scale, measure)
 
 
-@marked
-def await_event(seconds: float) -> None:
-    """Waits for an event of Dask's that nobody sets."""
-    Event(f"never-{threading.get_ident()}").wait(timeout=seconds)  # waits
-
-
 def events(scale: float, measure: Measure) -> None:
     _in_four_threads(await_event, scale, measure)
-
-
-@marked
-def run_program(seconds: float) -> None:
-    subprocess.run(["sleep", str(seconds)], check=True)  # waits
-
-
-@marked
-def run_program_for_output(seconds: float) -> None:
-    """Waits for what a program prints, in poll on pipes."""
-    subprocess.run(["sleep", str(seconds)], check=True, capture_output=True)  # waits
 
 
 def programs(scale: float, measure: Measure) -> None:
@@ -286,13 +185,6 @@ def programs(scale: float, measure: Measure) -> None:
 
 def programs_for_output(scale: float, measure: Measure) -> None:
     _in_four_threads(run_program_for_output, scale, measure, tasks=40, seconds=2 * NAP)
-
-
-@marked
-def checksum(megabytes: int, times: int) -> None:
-    data = bytes(megabytes * MEGABYTE)
-    for _ in range(times):
-        hashlib.sha256(data).digest()  # waits
 
 
 def one_core(scale: float, measure: Measure) -> None:

@@ -24,8 +24,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.figures import figure
-from benchmarks.studies import fleet as generator
-from benchmarks.studies.fleet import FAULTS
 from benchmarks.studies.generator import SEVEN
 from benchmarks.studies.generator import generate as seven_metrics
 from dashboards.monitor.prometheus import running
@@ -37,6 +35,8 @@ from dask_efficiency.fleet.rounds.metrics_file import read_metrics_file
 from dask_efficiency.fleet.rounds.rounds import Event, FindingChange
 from dask_efficiency.fleet.settings import WatchSettings
 from dask_efficiency.fleet.watch import FleetWatch, instants
+from tests.fleet import generated as generator
+from tests.fleet.generated import FAULTS
 
 #: When generated time begins.
 START = 1_700_000_000

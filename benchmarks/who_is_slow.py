@@ -43,6 +43,7 @@ from dask_efficiency.accounts.slow_worker import SlowWorker
 from dask_efficiency.fleet.outliers.metric_series import MetricSeries
 from dask_efficiency.fleet.outliers.outliers import find_outliers
 from dask_efficiency.runs.stragglers.offline import FACTOR, find_stragglers
+from tests.preflights.simulated import Workers
 
 TESTS = Path(__file__).parents[1] / "tests" / "data"
 #: Windows of each generator, machines of a task at most, and seconds of a past.
@@ -216,7 +217,7 @@ def of_measurements(data: Path, tuning: bool) -> Iterator[Figure]:
         alarms = 0
         for number in range(5 * seeds.start, 5 * seeds.start + 100):
             hosts = {f"w{i}": f"h{i}" for i in range(4 + number % 13)}
-            workers = preflight_simulated.Workers(hosts, {}, Random(number), moments)
+            workers = Workers(hosts, {}, Random(number), moments)
             alarms += bool(preflight_simulated.tested(workers, number).findings)
         yield share(f"healthy, moments differ by {moments:.0%}: runs with an alarm", alarms, 100)
 

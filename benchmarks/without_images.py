@@ -11,66 +11,18 @@ import argparse
 import os
 import subprocess
 import sys
-import sysconfig
 import tempfile
 import time
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
+from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
 
 from distributed import Client, PipInstall
 
-from benchmarks.deployments.programs import HOST, ROOT, eventually, program
 from benchmarks.figures import figure
-from dask_efficiency import EfficiencyPlugin, snapshot
-
-
-@dataclass(slots=True)
-class BareCluster:
-    """A scheduler and workers without the package."""
-
-    folder: Path
-    stack: ExitStack
-    file: Path = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.file = self.folder / "scheduler.json"
-        self.start("scheduler", "scheduler", "--port", "0", "--dashboard-address", f"{HOST}:0")
-        eventually(lambda: self.file.exists() and self.file.stat().st_size, what="the scheduler's file")
-
-    def worker(self, name: str) -> None:
-        """Start a worker with a nanny, as containers do."""
-        place = self.folder / f"{name}-files"
-        self.start("worker", name, "--name", name, "--nthreads", "1", "--local-directory", str(place))
-
-    def start(self, kind: str, name: str, *options: str) -> None:
-        """Start a program of Dask in an environment of its own."""
-        python = environment(self.folder / f"{name}-environment")
-        command = [python, "-m", "dask", kind, "--scheduler-file", str(self.file), "--host", HOST, *options]
-        self.stack.enter_context(
-            program(command, self.folder / f"{name}.log", environment={"PYTHONPATH": "", "PIP_NO_INPUT": "1"})
-        )
-
-
-@contextmanager
-def bare_cluster(folder: Path) -> Iterator[BareCluster]:
-    """A cluster whose processes have what is installed here, but not this package."""
-    with ExitStack() as stack:
-        cluster = BareCluster(folder, stack)
-        for name in ("first", "second"):
-            cluster.worker(name)
-        yield cluster
-
-
-def environment(folder: Path) -> str:
-    """A Python that finds the packages of this one, but not those that are installed as links, as ours is here."""
-    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(folder)], check=True, timeout=120)
-    (site,) = folder.glob("lib/python*/site-packages")
-    # The links are lines of such files as this one, which are not read in folders that one of them names.
-    (site / "packages.pth").write_text(sysconfig.get_path("purelib") + "\n")
-    return str(folder / "bin" / "python")
+from dask_efficiency import EfficiencyPlugin
+from tests.deployments.bare_cluster import bare_cluster, metered
+from tests.deployments.programs import ROOT, eventually
 
 
 def wheel(folder: Path) -> Path:
@@ -92,12 +44,6 @@ def by_upload(client: Client, wheel: Path) -> None:
     archive = wheel.with_name("dask_efficiency.zip")
     archive.write_bytes(wheel.read_bytes())
     client.upload_file(str(archive))
-
-
-def metered(client: Client, *names: str) -> bool:
-    """True once these workers have reported and are measured."""
-    report = snapshot(client)
-    return all(name in report.by_worker and name not in report.not_measured for name in names)
 
 
 def main() -> None:

@@ -29,7 +29,7 @@ PROVES = {
         "test_the_time_without_tasks_of_a_client_is_no_work": "no-work",
         "test_results_lost_with_a_killed_worker_are_recomputed_and_its_time_is_lost": "recomputed",
     },
-    "plugin/test_agreement_on_a_cluster.py": {
+    "benchmarks/test_agreement_on_a_cluster.py": {
         "test_a_report_agrees_with_dasks_fine_metrics_and_spans[spill-disk-read]": "spill, as Dask sums it",
     },
     "plugin/test_adaptive_on_a_cluster.py": {

@@ -74,3 +74,10 @@ def test_tests_of_rooms_that_stand_without_a_wing_import_none() -> None:
     files = [path for room in ROOMS for path in (tests / room).rglob("*.py")]
     assert len(files) > len(ROOMS)
     assert [str(path.relative_to(tests)) for path in files if of_a_wing.search(path.read_text())] == []
+
+
+def test_only_tests_of_benchmarks_import_benchmarks() -> None:
+    tests = Path(__file__).parent
+    of_benchmarks = re.compile(r"^ *(?:from|import) benchmarks\b", re.M)
+    found = {path.relative_to(tests).parts[0] for path in tests.rglob("*.py") if of_benchmarks.search(path.read_text())}
+    assert found == {"benchmarks"}

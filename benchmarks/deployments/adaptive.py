@@ -21,8 +21,8 @@ from benchmarks.deployments.checks import (
     submit,
     wait_for_accounts,
 )
-from benchmarks.deployments.programs import HOST, eventually
 from dask_efficiency import EfficiencyPlugin, snapshot
+from tests.deployments.programs import HOST, eventually
 
 THREADS = 1
 

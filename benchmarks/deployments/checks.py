@@ -17,11 +17,11 @@ from dataclasses import dataclass, field
 
 from distributed import Client, Future, wait
 
-from benchmarks.deployments.programs import HOST, eventually, python_path
 from dask_efficiency import EfficiencyReport, efficiency_report, snapshot
 from dask_efficiency.accounts.buckets import Breakdown
 from dask_efficiency.accounts.cluster.cluster import GRACE_NS
 from dask_efficiency.report.files import from_dict
+from tests.deployments.programs import HOST, eventually, python_path
 
 #: Seconds that a task is given, by its kind.
 BURN, REST = 0.1, 0.2

@@ -12,8 +12,9 @@ from pathlib import Path
 from distributed import Client
 
 from benchmarks.deployments.checks import Check, of_fixed_cluster
-from benchmarks.deployments.programs import HOST, Need, eventually, program, python_path
+from benchmarks.deployments.programs import Need
 from dask_efficiency import EfficiencyPlugin
+from tests.deployments.programs import HOST, eventually, mpi_libraries, program, python_path
 
 NEEDS = (
     Need("mpich", debian="mpich", program="mpiexec"),
@@ -32,7 +33,7 @@ def command(folder: Path) -> list[Check]:
     dask_mpi = ["--scheduler-file", str(file), "--interface", "lo", "--nthreads", str(THREADS)]
     dask_mpi += ["--dashboard-address", f"{HOST}:0", "--local-directory", str(folder)]
     ranks = [*MPIEXEC, "-n", str(1 + WORKERS), sys.executable, "-m", "dask_mpi.cli", *dask_mpi]
-    with program(ranks, folder / "mpi.log", environment=libraries(folder)):
+    with program(ranks, folder / "mpi.log", environment=mpi_libraries(folder)):
         eventually(lambda: file.exists() and file.stat().st_size, what="the scheduler's file")
         with Client(scheduler_file=str(file)) as client:
             client.wait_for_workers(WORKERS, timeout=60)
@@ -44,20 +45,11 @@ def script(folder: Path) -> list[Check]:
     """A script that every rank runs: one becomes the scheduler, one goes on as the client, others become workers."""
     result = folder / "checks.json"
     ranks = [*MPIEXEC, "-n", str(2 + WORKERS), sys.executable, "-m", __name__, str(result)]
-    environment = {**os.environ, "PYTHONPATH": python_path(), **libraries(folder)}
+    environment = {**os.environ, "PYTHONPATH": python_path(), **mpi_libraries(folder)}
     done = subprocess.run(ranks, env=environment, cwd=folder, capture_output=True, text=True, timeout=180)
     if done.returncode or not result.exists():
         raise RuntimeError(f"{' '.join(ranks)} ended with {done.returncode}: {done.stderr[-3000:]}")
     return [Check(**fields) for fields in json.loads(result.read_text())]
-
-
-def libraries(folder: Path) -> dict[str, str]:
-    """Environment in which mpi4py finds MPICH: PyPI's mpi4py asks for `libmpi.so.12`, which Debian names otherwise."""
-    for library in Path("/usr/lib").glob("*/libmpich.so.12"):
-        link = folder / "libmpi.so.12"
-        link.symlink_to(library)
-        return {"LD_LIBRARY_PATH": os.pathsep.join([str(folder), os.environ.get("LD_LIBRARY_PATH", "")])}
-    return {}
 
 
 def main(result: Path) -> None:

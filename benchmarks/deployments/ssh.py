@@ -1,26 +1,20 @@
-"""SSH: Dask's `SSHCluster` through a daemon of its own on the loopback interface, with keys made for it."""
+"""SSH: Dask's `SSHCluster` through a daemon of its own."""
 
 from __future__ import annotations
 
-import getpass
-import shutil
-import socket
-import subprocess
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
 
 from distributed import Client, SSHCluster
 
 from benchmarks.deployments.checks import Check, of_fixed_cluster
-from benchmarks.deployments.programs import HOST, Need, eventually, program, python_path
-from dashboards.monitor.prometheus import free_port
+from benchmarks.deployments.programs import Need
 from dask_efficiency import EfficiencyPlugin
+from tests.deployments.programs import HOST
+from tests.deployments.ssh import SSHD, daemon
 
 NEEDS = (
-    Need("sshd", debian="openssh-server", program="/usr/sbin/sshd"),
+    Need("sshd", debian="openssh-server", program=SSHD),
     Need("ssh-keygen", debian="openssh-client", program="ssh-keygen"),
     # Of asyncssh, which SSHCluster imports; named one by one, as nothing else is to be installed.
     *(Need(name, module=name) for name in ("asyncssh", "cryptography", "cffi", "pycparser", "typing_extensions")),
@@ -45,55 +39,3 @@ def run(folder: Path) -> list[Check]:
         client.wait_for_workers(WORKERS, timeout=60)
         client.register_plugin(EfficiencyPlugin())
         return of_fixed_cluster(client, workers=WORKERS, threads=THREADS)
-
-
-@contextmanager
-def daemon(folder: Path) -> Iterator[dict[str, Any]]:
-    """A daemon that lets one key in; how asyncssh is to connect."""
-    host_key, user_key = (_key(folder / name) for name in ("host_key", "user_key"))
-    known, port = folder / "known_hosts", free_port()
-    known.write_text(f"[{HOST}]:{port} {host_key.with_suffix('.pub').read_text()}")
-    settings = {
-        "ListenAddress": HOST,
-        "Port": port,
-        "HostKey": host_key,
-        "AuthorizedKeysFile": user_key.with_suffix(".pub"),
-        "PidFile": folder / "sshd.pid",
-        # The keys lie in a temporary folder, and no password or account is asked for.
-        "StrictModes": "no",
-        "UsePAM": "no",
-        "PasswordAuthentication": "no",
-        "PermitRootLogin": "prohibit-password",
-        "SetEnv": f"PYTHONPATH={python_path()}",
-    }
-    config = folder / "sshd_config"
-    config.write_text("".join(f"{name} {value}\n" for name, value in settings.items()))
-    with _privilege_separation(), program([NEEDS[0].program, "-D", "-e", "-f", str(config)], folder / "sshd.log"):
-        eventually(lambda: _listens(port), what="sshd")
-        yield {"username": getpass.getuser(), "port": port, "client_keys": [str(user_key)], "known_hosts": str(known)}
-
-
-def _key(path: Path) -> Path:
-    command = ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(path)]
-    subprocess.run(command, check=True, capture_output=True, timeout=60)
-    return path
-
-
-@contextmanager
-def _privilege_separation() -> Iterator[None]:
-    """The empty folder that the daemon wants of a machine on which none has started yet; of root only."""
-    place = Path("/run/sshd")
-    made = False
-    with suppress(PermissionError, FileExistsError):
-        place.mkdir(mode=0o755)
-        made = True
-    try:
-        yield
-    finally:
-        if made:
-            shutil.rmtree(place)
-
-
-def _listens(port: int) -> bool:
-    with socket.socket() as found:
-        return found.connect_ex((HOST, port)) == 0

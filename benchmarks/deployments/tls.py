@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -11,8 +10,9 @@ from pathlib import Path
 from distributed import Client, Security
 
 from benchmarks.deployments.checks import Check, equal, of_fixed_cluster
-from benchmarks.deployments.programs import HOST, Need, eventually, program
+from benchmarks.deployments.programs import Need
 from dask_efficiency import EfficiencyPlugin
+from tests.deployments.programs import HOST, certificate, eventually, program
 
 NEEDS = (Need("openssl", debian="openssl", program="openssl"),)
 
@@ -29,14 +29,6 @@ def run(folder: Path, *, preload: bool) -> list[Check]:
             equal("the address begins with", "tls://", client.scheduler.address[:6]),
             *of_fixed_cluster(client, workers=WORKERS, threads=THREADS, options=_words(tls)),
         ]
-
-
-def certificate(folder: Path) -> dict[str, str]:
-    """A self-signed certificate, as the options of Dask's commands take it."""
-    key, file = str(folder / "key.pem"), str(folder / "certificate.pem")
-    command = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "1", "-subj", "/CN=localhost"]
-    subprocess.run([*command, "-keyout", key, "-out", file], check=True, capture_output=True, timeout=60)
-    return {"--tls-ca-file": file, "--tls-cert": file, "--tls-key": key}
 
 
 @contextmanager

@@ -33,7 +33,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.figures import figure
-from benchmarks.studies import fleet, generator, stillness
+from benchmarks.studies import generator, stillness
 from benchmarks.studies.labelled import FLEETS, Window, split
 from benchmarks.studies.outliers import SECOND, drawn_machines, f1
 from benchmarks.studies.rivals import lasting, prioritised
@@ -42,6 +42,7 @@ from dask_efficiency.fleet.minder.network import Autoencoder, normalised, window
 from dask_efficiency.fleet.minder.train import fit, train_minder
 from dask_efficiency.fleet.outliers.metric_series import MetricSeries, filled
 from dask_efficiency.fleet.outliers.outliers import find_outliers
+from tests.fleet import generated
 
 Scores = NDArray[np.float32]
 Rows = NDArray[np.int64]
@@ -63,7 +64,7 @@ def first(seed: int) -> Window:
 
 
 def second(seed: int) -> Window:
-    made = fleet.generate(seed, machines=drawn_machines(SECOND, seed, most=MOST_MACHINES))
+    made = generated.generate(seed, machines=drawn_machines(SECOND, seed, most=MOST_MACHINES))
     return Window(MetricSeries.of(made.values, metrics=made.metrics), made.faulty, made.onset or -1.0)
 
 
@@ -75,7 +76,7 @@ def third(seed: int) -> Window:
 
 GENERATORS: dict[str, tuple[Callable[[int], Window], Sequence[int], Sequence[int], Sequence[int]]] = {
     "first": (first, generator.TRAIN, generator.TUNE, generator.REPORT),
-    "second": (second, fleet.TRAIN, fleet.TUNE, fleet.REPORT),
+    "second": (second, generated.TRAIN, generated.TUNE, generated.REPORT),
     "third": (third, stillness.TRAIN, stillness.TUNE, stillness.REPORT),
 }
 
@@ -157,7 +158,7 @@ def mahalanobis(series: MetricSeries, names: Sequence[str]) -> Scores:
     distances = np.full(features.shape[:2], np.nan, np.float32)
     for look in range(features.shape[1]):
         known = np.isfinite(features[:, look]).all(axis=1)
-        if known.sum() >= fleet.MIN_MACHINES:
+        if known.sum() >= generated.MIN_MACHINES:
             away = features[known, look] - features[known, look].mean(axis=0)
             components = np.linalg.svd(away / np.maximum(away.std(axis=0), 1e-9), full_matrices=False)[0]
             distances[known, look] = np.linalg.norm(components[:, : max(1, len(components) // 5)], axis=1)

@@ -5,7 +5,7 @@ that it was not tuned on, by confidence, type of fault and number of machines, t
 once, and, on the second generator, with faults from before the window. Intervals are 95 %, from resampled windows. A
 machine that is named counts if it is at fault; every other one is a false alarm, also one that the fault spread to.
 
-The first generator is :mod:`benchmarks.studies.generator`. The second, :mod:`benchmarks.studies.fleet`, has
+The first generator is :mod:`benchmarks.studies.generator`. The second, :mod:`tests.fleet.generated`, has
 machines that differ lastingly and, with ``--past SECONDS``, a past that find_outliers gets as `history`. The third,
 :mod:`benchmarks.studies.stillness`, has machines that stand still while others follow the job's step; a third of its
 faults are hidden in the lasting differences by design. Its last table
@@ -28,9 +28,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.figures import figure
-from benchmarks.studies import fleet, generator, stillness
+from benchmarks.studies import generator, stillness
 from dask_efficiency.fleet.outliers.metric_series import MetricSeries
 from dask_efficiency.fleet.outliers.outliers import find_outliers
+from tests.fleet import generated
 
 #: The generator that the settings were first chosen on, the one with lasting differences, the one with stillness.
 FIRST, SECOND, THIRD = GENERATORS = ("first", "second", "third")
@@ -38,8 +39,8 @@ FIRST, SECOND, THIRD = GENERATORS = ("first", "second", "third")
 SEEDS = {
     (FIRST, "tune"): generator.TUNE,
     (FIRST, "report"): generator.REPORT,
-    (SECOND, "tune"): fleet.TUNE,
-    (SECOND, "report"): fleet.REPORT,
+    (SECOND, "tune"): generated.TUNE,
+    (SECOND, "report"): generated.REPORT,
     (THIRD, "tune"): stillness.TUNE,
     (THIRD, "report"): stillness.REPORT,
 }
@@ -84,7 +85,7 @@ def drawn_machines(of: str, seed: int, *, most: int) -> int:
     """Machines of a task, at most ``most``; the first generator's are drawn as it draws them itself."""
     # The second's own stream is [seed, 0], which is the same as seed: there, large tasks alone would have faults.
     random = np.random.default_rng(seed if of == FIRST else [seed, 77])
-    drawn = random.uniform(math.log(fleet.MIN_MACHINES), math.log(fleet.MAX_MACHINES))
+    drawn = random.uniform(math.log(generated.MIN_MACHINES), math.log(generated.MAX_MACHINES))
     return min(round(math.exp(drawn)), most)
 
 
@@ -110,7 +111,7 @@ def windows(
             series = MetricSeries.of(first.metrics(generator.SEVEN), metrics=generator.HOST_NAMES)
             yield Given(series, None, first.faulty, first.fault)
             continue
-        second = fleet.generate(
+        second = generated.generate(
             seed,
             machines=count,
             past_seconds=past_seconds,

@@ -79,7 +79,7 @@ class Metric(NamedTuple):
     step: float = 0.0  #: of whole numbers
 
 
-#: Names of `benchmarks.studies.fleet` where the meaning is one; the others after Minder, DCGM and node exporter.
+#: Names of `tests.fleet.generated` where the meaning is one; the others after Minder, DCGM and node exporter.
 METRICS: dict[str, Metric] = {
     "cpu_usage": Metric("host", (0.30, 0.34, 0.62, 0.70, 0.35, 0.08, 0.45), 0.03, 0.05, 1),
     "gpu_duty_cycle": Metric("gpu", (0.97, 0.80, 0.25, 0.10, 0.85, 0.00, 1.00), 0.010, 0.012, step=0.01),

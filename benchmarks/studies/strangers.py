@@ -28,7 +28,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.figures import figure
-from benchmarks.studies import fleet as second
 from benchmarks.studies import generator as first
 from benchmarks.studies import stillness as third
 from benchmarks.studies.labelled import FLEETS, public
@@ -38,6 +37,7 @@ from dask_efficiency.fleet.outliers.outliers import find_outliers
 from dask_efficiency.fleet.rounds.rounds import Event, FindingChange
 from dask_efficiency.fleet.settings import WatchSettings
 from dask_efficiency.fleet.watch import FleetWatch
+from tests.fleet import generated as second
 
 MONTH_SECONDS = 30 * 86_400.0
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import yaml
 
-from benchmarks.deployments.programs import program, python_path
+from tests.deployments.programs import program, python_path
 from tests.docs.markdown import ROOT, Block, blocks
 
 DEPLOY = ROOT / "docs" / "deploy"

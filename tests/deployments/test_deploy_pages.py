@@ -15,13 +15,12 @@ import pytest
 import yaml
 from distributed import Client
 
-from benchmarks import without_images
-from benchmarks.deployments import mpi, slurm, ssh, tls
-from benchmarks.deployments.programs import HOST, eventually, program, python_path
 from dashboards.monitor.prometheus import free_port
 from dask_efficiency.report.efficiency_report import LEASED
-from tests.deployments import pages
+from tests.deployments import pages, slurm, ssh
+from tests.deployments.bare_cluster import bare_cluster, metered
 from tests.deployments.pages import DEPLOY, Page, tried_blocks
+from tests.deployments.programs import HOST, certificate, eventually, mpi_libraries, program, python_path
 from tests.docs.markdown import ROOT
 
 pytestmark = pytest.mark.timeout(600)
@@ -72,7 +71,7 @@ def listen(opened: Page, protocol: str) -> None:
 @pytest.mark.cluster
 @pytest.mark.needs("promtool", "openssl")
 def test_command_line(page, tmp_path):
-    files = tls.certificate(tmp_path)
+    files = certificate(tmp_path)
     (tmp_path / "certificate.pem").rename(tmp_path / "cert.pem")
     (tmp_path / "ca.pem").write_text((tmp_path / "cert.pem").read_text())
     assert files["--tls-key"] == str(tmp_path / "key.pem")
@@ -101,16 +100,13 @@ def test_without_images(page, tmp_path):
         opened.instead['["--no-deps"]'] = '["--no-deps", "--ignore-installed"]'
         for way in ("pip", "upload"):
             (folder := tmp_path / way).mkdir()
-            with (
-                without_images.bare_cluster(folder) as cluster,
-                Client(scheduler_file=str(cluster.file)) as client,
-            ):
+            with bare_cluster(folder) as cluster, Client(scheduler_file=str(cluster.file)) as client:
                 client.wait_for_workers(2, timeout=120)
                 opened.instead["tcp://scheduler:8786"] = client.scheduler.address
                 opened.python()
                 cluster.worker("third")
-                metered = partial(without_images.metered, client, "first", "second", "third")
-                eventually(metered, seconds=120, what="three workers to be metered")
+                all_metered = partial(metered, client, "first", "second", "third")
+                eventually(all_metered, seconds=120, what="three workers to be metered")
 
 
 @pytest.mark.cluster
@@ -174,7 +170,7 @@ def test_slurm(page, tmp_path):
 def test_dask_mpi(page, tmp_path):
     with page("dask-mpi") as opened:
         # One machine, and no other to start anything on.
-        opened.environment |= {**mpi.libraries(tmp_path), "HYDRA_LAUNCHER": "fork", "HYDRA_IFACE": "lo"}
+        opened.environment |= {**mpi_libraries(tmp_path), "HYDRA_LAUNCHER": "fork", "HYDRA_IFACE": "lo"}
         opened.file("job.py")
         opened.commands()
         assert (tmp_path / "run.html").stat().st_size > 10_000
@@ -268,7 +264,7 @@ def test_prefect(page, tmp_path):
         }
         server = [sys.executable, "-m", "prefect", "server", "start", "--host", HOST, "--port", str(port)]
         with program(server, tmp_path / "server.log", environment=opened.environment):
-            eventually(lambda: ssh._listens(port), seconds=240, what="Prefect's server")
+            eventually(lambda: ssh.listens(port), seconds=240, what="Prefect's server")
             opened.file("flow.py")
             assert "10 succeeded" in opened.commands()
             both = (tmp_path / "flow.py").read_text().replace("    numbers()\n", "    pass\n")

@@ -16,9 +16,9 @@ import pytest
 import yaml
 from click.testing import CliRunner
 
-from benchmarks.studies.fleet import NAMES, generate
 from dashboards.monitor.prometheus import free_port
 from dask_efficiency.cli import main
+from tests.fleet.generated import NAMES, generate
 from tests.fleet.prometheus.answering import Answer, answering
 from tests.fleet.prometheus.backfilled import metrics_file, open_metrics, prometheus_with
 from tests.live.prometheus_process import needs_prometheus, needs_promtool
@@ -28,7 +28,7 @@ pytestmark = [needs_prometheus, needs_promtool, pytest.mark.xdist_group("watch_o
 MACHINES = 64
 STEP = 10
 
-#: An ECC error, in the last of two hours; see :func:`~benchmarks.studies.fleet.generate`.
+#: An ECC error, in the last of two hours; see :func:`~tests.fleet.generated.generate`.
 SEED = 30_007
 QUIET, SECONDS = 4800, 2400
 

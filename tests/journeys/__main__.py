@@ -110,7 +110,7 @@ def _fleet(folder: Path) -> Iterator[dict[str, str]]:
     """A Prometheus with the last two hours of 64 machines, of which one has had memory errors for ten minutes."""
     import numpy as np
 
-    from benchmarks.studies.fleet import NAMES, generate
+    from tests.fleet.generated import NAMES, generate
     from tests.fleet.prometheus.backfilled import metrics_file, open_metrics, prometheus_with
 
     window = generate(30_007, machines=64, seconds=2400, past_seconds=4800, faults=True)

@@ -3,8 +3,8 @@
 They hold on a busy machine: waiting for a core is compared with the kernel's clock that the tasks read themselves, and
 left out of the shares of the other causes, which it would dilute. And they hold for few looks: each thread has one
 task, a long one. Where short ones follow each other in all threads at once, one look that meets them as they begin, at
-the GIL, stands for as much time as any other; in a second, that is a fifth of all. What the tasks do is of
-``benchmarks/waiting.py``, which has more of it.
+the GIL, stands for as much time as any other; in a second, that is a fifth of all. ``benchmarks/waiting.py`` has more
+workloads.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from typing import Any
 import pytest
 from distributed import Client
 
-from benchmarks import waiting_work as work
-from benchmarks.diagnoses_work import keep_to
-from benchmarks.waiting import MAX_UNKNOWN, MIN_RIGHT, NONCPU, culprits_of
 from dask_efficiency import EfficiencyPlugin, efficiency_report
+from dask_efficiency.accounts.buckets import Bucket
+from tests import waiting_tasks as work
 from tests.plugin.watch import eventually, nothing_runs
 from tests.thread_marks import Mark, Marking
+from tests.waiting_tasks import MAX_UNKNOWN, MIN_RIGHT
 
 pytestmark = [
     pytest.mark.cluster,
@@ -92,18 +92,18 @@ def must_be(report: Any, marks: list[Mark], cause: str) -> None:
     """The waiting is what was built in, as far as it is not waiting for a core; and that is what the kernel says."""
     assert not report.not_sampled
     waiting = dict(report.waiting)
-    assert sum(waiting.values()) == pytest.approx(report.breakdown[NONCPU], rel=0, abs=1e-6)
+    assert sum(waiting.values()) == pytest.approx(report.breakdown[Bucket.THREAD_NONCPU], rel=0, abs=1e-6)
     for_a_core = waiting.get("core", 0.0) + waiting.get("throttled", 0.0)
     by_kernel = sum(mark.core_wait for mark in marks) / 1e9
     # On a busy machine a thread waits for a core just before and after its task, too.
-    assert for_a_core <= 2 * by_kernel + 0.25 * report.breakdown[NONCPU]
+    assert for_a_core <= 2 * by_kernel + 0.25 * report.breakdown[Bucket.THREAD_NONCPU]
     # What a task waits before the first look at it and after the last is not seen: all of it, where it just sleeps.
     if cause in ("gil", "core"):
         assert for_a_core >= 0.5 * by_kernel - ABSOLUTE * len(marks)
     if cause == "core":
-        assert for_a_core >= MIN_RIGHT * report.breakdown[NONCPU]
+        assert for_a_core >= MIN_RIGHT * report.breakdown[Bucket.THREAD_NONCPU]
         return
-    rest = report.breakdown[NONCPU] - for_a_core
+    rest = report.breakdown[Bucket.THREAD_NONCPU] - for_a_core
     assert waiting[cause] >= MIN_RIGHT * rest
     assert waiting.get("unknown", 0.0) <= MAX_UNKNOWN * rest
 
@@ -113,9 +113,9 @@ def test_the_cause_is_named_and_its_first_culprit_is_on_a_line_that_waits(client
     argument, cause = ALONE[function]
     report, marks = reported(client, function, [argument] * THREADS)
     must_be(report, marks, cause)
-    first = next(c for c in culprits_of(report) or () if (c["bucket"], c["cause"]) == (NONCPU, cause))
-    assert first["prefix"] == function.__name__
-    assert first["line"] in {f"waiting_work.py:{line}" for line in work.waiting_lines(function)}
+    first = next(one for one in report.culprits[:5] if (one.bucket, one.cause) == (Bucket.THREAD_NONCPU, cause))
+    assert first.prefix == function.__name__
+    assert first.line in work.waiting_lines(function)
 
 
 @pytest.mark.parametrize("function", [work.ask, work.receive], ids=["in poll", "in recv"])
@@ -128,7 +128,7 @@ def test_four_threads_on_one_core_wait_for_it(new_cluster):
     with new_cluster(n_workers=1, threads_per_worker=THREADS) as cluster, Client(cluster) as client:
         client.register_plugin(EfficiencyPlugin())
         work.marks_of(client, work.checksum, [1] * THREADS, [1] * THREADS)
-        client.run(keep_to, min(os.sched_getaffinity(0)))
+        client.run(work.keep_to, min(os.sched_getaffinity(0)))
         report, marks = reported(client, work.checksum, [32] * 12, [10] * 12)
         must_be(report, marks, "core")
 

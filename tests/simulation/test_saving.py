@@ -1,6 +1,5 @@
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from pathlib import Path
 from time import monotonic
 from typing import Any
 from unittest.mock import Mock
@@ -10,8 +9,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from benchmarks.diagnoses import DIAGNOSES
-from benchmarks.workload_runs import Ran
 from dask_efficiency import EfficiencyReport, RunTrace
 from dask_efficiency.accounts.buckets import CAUSES, UNKNOWN, Bucket
 from dask_efficiency.accounts.lines import EVENT_LOOP, Frame
@@ -28,8 +25,6 @@ from dask_efficiency.simulation.saving import ELSEWHERE, SECONDS, savings
 from tests.report.samples import causes, report_of, seconds, skew
 from tests.runs.replay.test_replay import NO_DELAYS
 from tests.simulated_traces import MS, Graph, simulate
-
-RECORDED = Path(__file__).parents[1] / "data" / "diagnoses"
 
 SECOND_NS = 1000 * MS
 
@@ -355,17 +350,6 @@ def test_a_real_simulation_of_tasks_that_sleep_halves_them() -> None:
     found = savings(waiting("sleep", 3.9), seconds=600)["thread-noncpu/sleep"]
     assert found.seconds == pytest.approx(1.0, abs=0.1)
     assert found.low < found.seconds < found.high
-
-
-@pytest.mark.parametrize("diagnosis", DIAGNOSES, ids=lambda diagnosis: diagnosis.name)
-def test_promises_for_recorded_runs_leave_their_ideal_runtime(diagnosis: Any) -> None:
-    report = Ran.load(RECORDED, diagnosis.name).report
-    most = report.cluster_seconds - report.ideal_seconds
-    for one in report.findings:
-        if one.kind not in ("client", "no-workers") and one.saves_seconds is not None:
-            assert one.saves_seconds <= most + 1e-9 or one.kind == "repeats"
-            assert one.saves_interval is None or one.saves_interval[1] <= most + 1e-9
-    assert all(saved.seconds <= most for saved in report.savings.values())
 
 
 def test_a_simulated_cure_saves_the_same_share_of_the_recorded_time_up_to_its_loss_and_the_idle_time() -> None:

@@ -47,8 +47,8 @@ to the slots and, while one records, to the recorder. It does so
 **Invariants**, each with the test that holds it:
 
 1. Where the log is cut into batches makes no difference: the accounts and the trace are the same, to the nanosecond
-   (``test_wherever_the_log_is_cut_the_accounts_and_the_trace_are_those_of_then`` in
-   ``tests/runs/recording/worker/test_slot_time.py``, on the log of a real worker).
+   (``test_wherever_the_log_of_a_real_worker_is_cut_the_accounts_and_the_trace_are_those_of_then`` in
+   ``tests/runs/recording/worker/test_slot_time.py``; ``tests/plugin/worker/test_hooks.py`` has it of Dask's states).
 2. A batch is read in the order of its instants, and entries of one instant in the order in which they were written
    (``test_entries_are_read_by_when_they_happened_and_those_of_one_instant_as_they_were_written`` in
    ``tests/accounts/worker/test_slots.py``). A pause fires no hook: it is found at the next hook, and a call to the disk

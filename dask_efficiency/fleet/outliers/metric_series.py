@@ -24,7 +24,7 @@ Values = NDArray[np.float32]
 
 
 #: Least change that matters, as a share of a metric's level: healthy machines of a fleet differ lastingly by 1 to 3 %,
-#: and drift by as much (``benchmarks.studies.fleet``).
+#: and drift by as much (``tests.fleet.generated``).
 MIN_CHANGE = 0.03
 
 

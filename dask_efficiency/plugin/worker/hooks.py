@@ -231,7 +231,8 @@ class WorkerHooks:
                 return  # it will be ready in the same stimulus
             at = monotonic_ns()
             if at - self._looked_at > _LOOK_BACK_NS:
-                self.look_back(at)
+                # One that a resource holds back is said to become ready too.
+                self.look_back(at, became_ready=int(finish == "ready" == getattr(ts, "state", "")))
             self._looked_at = at
             if len(self._log) >= self._room:
                 self._make_room()
@@ -407,8 +408,11 @@ class WorkerHooks:
         self._waits = waiting > 0 or constrained > 0 or availability is not Availability.RUNNING
         self._log.append(self._observed)
 
-    def look_back(self, at: int) -> None:
-        """Note pauses and their ends since the last look, which fire no hook, at their exact time."""
+    def look_back(self, at: int, *, became_ready: int = 0) -> None:
+        """Note pauses and their ends since the last look, which fire no hook, at their exact time.
+
+        Of the tasks that are ready, those that became so just now were not when it paused.
+        """
         now_ns, wall = monotonic_ns(), time.time()
         looked_at, self._looked_at = self._looked_at, at
         log = self._state.stimulus_log
@@ -427,7 +431,7 @@ class WorkerHooks:
             if handled <= looked_at:
                 break
             if isinstance(event, PauseEvent):
-                changes.append(Turned(min(handled, at), stopped, len(self._state.ready)))
+                changes.append(Turned(min(handled, at), stopped, len(self._state.ready) - became_ready))
             elif isinstance(event, UnpauseEvent):
                 changes.append(Turned(min(handled, at), Availability.RUNNING))
                 stopped = Availability.PAUSED  # going back in time: before an unpause comes its pause

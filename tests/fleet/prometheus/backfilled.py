@@ -11,8 +11,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks.studies.fleet import NAMES
 from dashboards.monitor.prometheus import Server, running
+from tests.fleet.generated import NAMES
 
 #: One of the metrics is written as a counter, which a restart of its exporter sets to 0.
 COUNTER = "throughput"

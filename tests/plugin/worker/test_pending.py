@@ -30,21 +30,21 @@ class Threads:
 class Worker:
     """Tasks that end in the slots of a worker, one after another."""
 
-    def __init__(self, nthreads: int = 1) -> None:
-        self.ledger = Ledger(nthreads, at=0)
+    def __init__(self, nthreads: int = 1, *, at: int = 0, threads: Any = None) -> None:
+        self.ledger = Ledger(nthreads, at=at)
         self.known: dict[TaskId, GpuUse] = {}
         self.digests: dict[Any, float] = {}
         self.rated: list[tuple[str, int, int, float]] = []
         #: Nanoseconds that libraries' threads computed while each task waited.
         self.computed = 0
-        self.threads = Threads()
+        self.threads = threads or Threads()
         self.spills = SpillWatch({}, lambda *_: None)
         self.spills.watching = True
         self.ended: list[Ended] = []
         self.pending = PendingTasks(
             self.ledger,
             SpillMetrics(self.digests),
-            threads=self.threads,  # type: ignore[arg-type]
+            threads=self.threads,
             spills=self.spills,
             library=lambda: lambda reservation, waited: min(waited, self.computed),
             use=lambda task, stop: self.known.get(task),

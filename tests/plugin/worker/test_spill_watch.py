@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from zict import Buffer
 
 from dask_efficiency.plugin.worker import spill_watch
-from dask_efficiency.plugin.worker.spill_watch import MAX_KEPT_BACK, KeptBack, SpillWatch
+from dask_efficiency.plugin.worker.spill_watch import MAX_KEPT_BACK, KeptBack, SpillWatch, spill_noter
 
 ITEM = bytes(600)
 
@@ -205,3 +205,18 @@ def test_accounts_are_kept_back_after_spilling_while_slots_may_wait_a_few_times_
     assert [kept_back.is_due(last, undecided=undecided) for last, undecided in spills] == [False, True, False, False]
     kept = [kept_back.is_due(100 * i, undecided=True) for i in range(1, 2 * MAX_KEPT_BACK + 1)]
     assert kept == [True] * 3 + [False] + [True] * 2
+
+
+def test_calls_to_the_disk_are_sorted_in_where_a_later_entry_is_there_already_and_only_then(monkeypatch):
+    sorts = []
+    in_order = spill_watch.in_order
+    monkeypatch.setattr(spill_watch, "in_order", lambda log: sorts.append(len(log)) or in_order(log))
+    log: list[Any] = []
+    worker = SimpleNamespace(state=SimpleNamespace(ready=(), waiting=()))
+    note = spill_noter(log, worker, SimpleNamespace(waiting=lambda: 0), pytest.fail)  # type: ignore[arg-type]
+    for i in range(1_000):  # as when one large result pushes out many small ones, between two hooks
+        note(10 * i, 10 * i + 9, False)
+    assert (len(log), sorts) == (1_000, [])
+    note(5, 8, False)
+    assert sorts == [1_001]
+    assert [entry[0] for entry in log[:3]] == [0, 5, 10]

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from benchmarks.preflight_simulated import SimulatedLoop, Workers
 from dask_efficiency.accounts.slow_worker import Cause, SlowWorker
 from dask_efficiency.plugin import names
 from dask_efficiency.preflights.scheduler import gate
 from dask_efficiency.preflights.scheduler.gate import Gate
+from tests.preflights.simulated import SimulatedLoop, Workers
 
 
 def joined(

@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from benchmarks.preflight_simulated import SimulatedLoop, Workers
 from dask_efficiency.accounts.slow_worker import Cause
 from dask_efficiency.plugin import names
 from dask_efficiency.preflights.judge.readings import Component, Subject
 from dask_efficiency.preflights.judge.result import PreflightResult, decode, encode
 from dask_efficiency.preflights.scheduler.plan import Candidate, Plan
 from dask_efficiency.preflights.scheduler.preflight import CONFIRMATIONS, Preflight
+from tests.preflights.simulated import SimulatedLoop, Workers
 
 
 class Asked(Workers):

@@ -34,3 +34,14 @@ def test_sleep_is_distinguished_from_the_wait_for_a_lock_before_it() -> None:
 def test_every_diagnosis_has_a_cause_to_name_or_a_sentence_that_misleads() -> None:
     """The judge itself: each row names at least one sentence that is untrue of it, or a cause to be named."""
     assert all(diagnosis.misleads or diagnosis.names for diagnosis in DIAGNOSES)
+
+
+@pytest.mark.parametrize("diagnosis", DIAGNOSES, ids=lambda diagnosis: diagnosis.name)
+def test_promises_for_recorded_runs_leave_their_ideal_runtime(diagnosis: Diagnosis) -> None:
+    report = Ran.load(RECORDED, diagnosis.name).report
+    most = report.cluster_seconds - report.ideal_seconds
+    for one in report.findings:
+        if one.kind not in ("client", "no-workers") and one.saves_seconds is not None:
+            assert one.saves_seconds <= most + 1e-9 or one.kind == "repeats"
+            assert one.saves_interval is None or one.saves_interval[1] <= most + 1e-9
+    assert all(saved.seconds <= most for saved in report.savings.values())
