@@ -10,6 +10,8 @@ cure:   make the identifier the index, with known divisions, and merge by the in
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import dask.dataframe as dd
 import numpy as np
 import pandas as pd
@@ -29,7 +31,7 @@ from benchmarks.public_reports.programs import (
 
 NEEDS = ("pandas", "pyarrow")
 CLUSTER = TWO_BY_TWO
-PICTURES = scaled(2_400_000)
+PICTURES = scaled(8_000_000)
 COLUMNS = 5
 
 EXPECTED = Expected(
@@ -52,7 +54,7 @@ EXPECTED = Expected(
 def write(name: str, files: int, first_seed: int) -> None:
     place = folder(name)
     edges = np.linspace(0, PICTURES, files + 1).astype(int)
-    for number, (start, end) in enumerate(zip(edges[:-1], edges[1:], strict=True)):
+    for number, (start, end) in enumerate(pairwise(edges)):
         rng = np.random.default_rng(first_seed + number)
         table = pd.DataFrame({"picture": np.arange(start, end)})
         for column in range(COLUMNS):

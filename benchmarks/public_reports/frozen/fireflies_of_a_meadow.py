@@ -30,7 +30,7 @@ from benchmarks.public_reports.programs import (
 
 NEEDS = ("sklearn", "joblib")
 CLUSTER = TWO_BY_TWO
-DISTANCES = scaled(25)
+DISTANCES = scaled(40)
 SIZES = (5, 10, 20, 40)
 POINTS = 1500
 

@@ -2,8 +2,8 @@
 
 source: dask/distributed issue 2181
 date:   2018-08-14
-seen:   several millions of small commands by Client.map: minutes before the first one ran, much memory of the scheduler,
-        and workers that waited for it.
+seen:   several millions of small commands by Client.map: minutes before the first one ran, much memory of the
+        scheduler, and workers that waited for it.
 cause:  a task for each small command: the overhead of a task, in client, scheduler and worker, is more than its work.
 cure:   a bag with some hundred commands in each partition, so that a task does many of them.
 """
@@ -27,7 +27,7 @@ from benchmarks.public_reports.programs import (
 
 NEEDS = ()
 CLUSTER = TWO_BY_TWO
-OPENINGS = scaled(15_000)
+OPENINGS = scaled(8_000)
 MOVES = 12
 BATCH = 250
 

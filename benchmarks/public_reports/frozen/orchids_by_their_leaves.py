@@ -30,7 +30,7 @@ from benchmarks.public_reports.programs import (
 NEEDS = ("pandas", "joblib")
 CLUSTER = TWO_BY_ONE
 PLANTS = 250_000
-SETTINGS = scaled(80)
+SETTINGS = scaled(130)
 
 EXPECTED = Expected(
     cause="the table's values go from the client to a worker for each task, as each time they are a new array",

@@ -1,9 +1,9 @@
-"""Rosters of pilots: how many different routes were flown from each base.
+"""Rosters of pilots: how many different routes they flew in each month.
 
 source: https://codebetter333.pages.dev/posts/2024-11-09-understanding-the-challenges-and-optimizing-parallel-csv-file-reads-with-dask
 date:   2024-11-09
 seen:   read_csv of a text file of a gigabyte took half an hour, with one core busy, although there were many threads.
-cause:  making Python strings of the fields holds the GIL, so that threads of one process parse in turn.
+cause:  making Python strings of the fields, and working with them, holds the GIL: threads of one process take turns.
 cure:   processes instead of threads.
 """
 
@@ -30,15 +30,15 @@ NEEDS = ("pandas", "pyarrow")
 CLUSTER = {"n_workers": 1, "threads_per_worker": 2}
 GOOD_CLUSTER = TWO_BY_ONE
 CONFIG = {"dataframe.convert-string": False}
-MONTHS = 12
-FLIGHTS = scaled(130_000)
+MONTHS = 24
+FLIGHTS = scaled(200_000)
 
 EXPECTED = Expected(
-    cause="parsing text to Python strings holds the GIL: the threads of the one process take turns",
+    cause="making and joining Python strings holds the GIL: the threads of the one process take turns",
     place="the line of read_csv, or that of the compute",
     cure="a process for each core, with one thread",
     says=r"\bGIL\b|interpreter lock|threads? .{0,30}(take turns|in turn|one at a time|each other)",
-    places=(*marked(__file__), function("routes_of_bases"), function("read_csv")),
+    places=(*marked(__file__), function("all_routes"), function("routes_of_month"), function("read_csv")),
     cures=r"process",
     never={
         COMPUTED_AGAIN: "each file is read once",
@@ -55,30 +55,30 @@ def prepare() -> None:
     for month in range(MONTHS):
         table = pd.DataFrame(
             {
-                "pilot": rng.integers(0, 400_000, FLIGHTS),
                 "base": airports[rng.integers(0, 40, FLIGHTS)],
                 "start": airports[rng.integers(0, 900, FLIGHTS)],
                 "end": airports[rng.integers(0, 900, FLIGHTS)],
-                "remark": rng.integers(0, 10**9, FLIGHTS),
                 "minutes": rng.integers(30, 700, FLIGHTS),
             }
         )
-        table["pilot"] = "licence " + table["pilot"].astype(str)
-        table["remark"] = "entered by office " + table["remark"].astype(str)
         table.to_csv(place / f"{month:02d}.csv", index=False)
 
 
-def routes_of_bases() -> float:
-    texts = dict.fromkeys(("pilot", "base", "start", "end", "remark"), object)
+def routes_of_month(roster: pd.DataFrame) -> pd.Series:
+    """Number of pairs of airports between which pilots of a base flew."""
+    routes = roster["base"] + ": " + roster["start"] + " to " + roster["end"]
+    return pd.Series([routes.str.title().nunique()])
+
+
+def all_routes() -> float:
+    texts = dict.fromkeys(("base", "start", "end"), object)
     rosters = dd.read_csv(str(folder("rosters") / "*.csv"), dtype=texts)  # <- here
-    routes = rosters["pilot"] + ":" + rosters["base"] + ":" + rosters["start"] + ">" + rosters["end"]
-    lengths = routes.str.upper().str.len() + rosters["remark"].str.len()
-    return float((lengths * rosters["minutes"]).sum().compute())  # <- here
+    return float(rosters.map_partitions(routes_of_month, meta=(None, "int64")).sum().compute())  # <- here
 
 
 def bad(client: Client) -> float:
-    return routes_of_bases()
+    return all_routes()
 
 
 def good(client: Client) -> float:
-    return routes_of_bases()
+    return all_routes()

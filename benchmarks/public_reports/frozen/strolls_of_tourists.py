@@ -30,9 +30,9 @@ from benchmarks.public_reports.programs import (
 
 NEEDS = ("pandas", "pyarrow")
 CLUSTER = TWO_BY_TWO
-FILES = 20
+FILES = 24
 TOURISTS = 60
-POSITIONS = scaled(2_500)
+POSITIONS = scaled(6_000)
 
 EXPECTED = Expected(
     cause="applying a function to the groups shuffles all rows, although each tourist's are in one partition",
@@ -60,7 +60,7 @@ def prepare() -> None:
         table = pd.DataFrame({"tourist": tourist})
         table["second"] = np.tile(np.arange(POSITIONS) * 20, TOURISTS)
         for name in ("east", "north", "height", "accuracy", "speed", "battery"):
-            table[name] = rng.normal(size=len(table)).astype("float64")
+            table[name] = rng.normal(size=len(table)).astype("float32")
         table.to_parquet(place / f"{number:03d}.parquet", index=False)
 
 
