@@ -13,6 +13,7 @@ import os
 import platform
 import random
 import re
+import sys
 import threading
 from array import array
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -89,6 +90,8 @@ _SENDS = re.compile(r"(?:^|\.)_?(?:scatter|upload_\w+|_upload_\w+)$")
 #: Files of a thread that waits for another one; those of servers that share the client's event loop; and ``sleep``.
 _WAITING = re.compile(r"[\\/](?:threading|queue|selectors)\.py$")
 _SERVERS = re.compile(r"[\\/](?:scheduler|worker|nanny|shuffle[\\/]\w+)\.py$")
+#: Files of joblib that wait for what it sent away, and its module that sends it to Dask.
+_JOBLIB, _JOBLIB_ON_DASK = re.compile(r"[\\/]joblib[\\/](?:parallel|_dask)\.py$"), "joblib._dask"
 _TASKS_FILE = fitting(folder_of(asyncio) + "tasks.py")
 
 
@@ -294,6 +297,8 @@ class ClientWindow:
         state = threads.state(ident)
         if state in (RUNNING, GIL):
             return COMPUTE, shown
+        if stack and _JOBLIB.search(stack[-1].file) and _JOBLIB_ON_DASK in sys.modules:  # it sleeps until tasks end
+            return self._waits(threads, WAIT), shown
         if state == UNKNOWN:
             state = LOCK if stack and _WAITING.search(stack[-1].file) else OWN
         if state == LOCK:

@@ -172,7 +172,12 @@ class Conditions:
         few = self.tasks_per_graph < 2
         if self.in_turn and self.held_threads < MOST * self.threads:  # they do not fill the threads
             few = few or self.tasks_per_graph < FEW_TASKS * self.threads
-        return self.rounds >= MANY_GRAPHS and self.rounds > MOST * self.graphs and few
+        return self.in_rounds and few
+
+    @property
+    def in_rounds(self) -> bool:
+        """True if the client sent many graphs, and waited for most of them before the next one."""
+        return self.rounds >= MANY_GRAPHS and self.rounds > MOST * self.graphs
 
     @property
     def chained(self) -> bool:

@@ -89,6 +89,8 @@ def _may_wait(facts: Conditions) -> bool:
     return not (facts.no_scheduling or facts.scheduler_busy)
 
 
+#: Methods of libraries' collections that compute one of them, and nothing else.
+ASKS = ("load", "compute", "persist")
 #: Conditions of cures by name.
 _CONDITIONS: Mapping[str, Callable[[Conditions], bool]] = {
     "for-gpus": lambda facts: facts.gpu_waiting > MOST,
@@ -127,6 +129,7 @@ _CONDITIONS: Mapping[str, Callable[[Conditions], bool]] = {
     "fills-workers": lambda facts: facts.fills_workers,
     "waited-for": lambda facts: bool(facts.waited_for),
     "in-turn": lambda facts: facts.ran_in_turn,
+    "in-rounds": lambda facts: facts.in_rounds and facts.sent_by.rpartition(".")[2] in ("", *ASKS),
     "longest-slept": lambda facts: facts.longest_slept,
     "made-in-loops": lambda facts: facts.in_loops > 0,
     "made-singly": lambda facts: bool(facts.made_singly),
@@ -373,6 +376,7 @@ idle/parallelism: Threads idle, too few tasks at a time
     chained: More workers do not help: one chain of tasks is {chain} of the makespan.
     fills-workers: Use fewer threads per worker, or run other work with {waited_for}: each of its tasks fills a worker.
     in-turn: Break up the chain, such as by adding up in pairs: tasks of {waited_for} ran one after the other.
+    in-rounds: Ask for several together, by one dask.compute(), if none needs another: {graphs} came one by one.
     waited-for: Split the tasks of {waited_for}, which all waited for, or run other work with them.
     one-task: One task ran at a time on {threads} threads: a chain, or a client that waits for each result.
     smaller: Make partitions {smaller_by} times smaller{smaller_to}: {few} are too few for {threads} threads.

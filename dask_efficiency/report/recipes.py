@@ -238,6 +238,12 @@ vindex: Points of an array picked one by one
     stack: dask/array/core.py *_vindex*
     share: 0.3
     If all rows are wanted of all columns, use x[rows][:, columns]: this picks each point by itself.
+joblib-on-dask: joblib sends its calls to Dask
+    kinds: client
+    stack: joblib/parallel.py Parallel.__call__
+    also: joblib/_dask.py *
+    share: 0.3
+    Do whole fits in tasks, or name arrays in scatter= and pass these same: each call sends its arguments.
 actors: Waiting for answers of actors, which are sent to whoever asked
     kinds: client waits
     stack: distributed/actor.py *

@@ -342,6 +342,12 @@ SEEN = [
         "7: dask/dataframe/io/parquet/arrow.py _write_partitioned > fsspec/spec.py AbstractFileSystem.open",
     ),
     _seen("actors", "client", "7: me/job.py main > distributed/actor.py ActorFuture.result > ~threading.py Event.wait"),
+    _seen(
+        "joblib-on-dask",
+        "client",
+        "9: me/fit.py main > joblib/parallel.py Parallel.__call__ > joblib/parallel.py Parallel._retrieve",
+        "1: me/fit.py main > joblib/parallel.py Parallel.__call__ > joblib/_dask.py DaskDistributedBackend.stop_call",
+    ),
     _seen("scatter", "client", "7: me/job.py main > distributed/client.py Client.scatter > ~threading.py Event.wait"),
     _seen(
         "scatter-in-turn",
@@ -601,6 +607,10 @@ HEALTHY = [
     ("busy", _stacks("9: me/a.py f > <built-in> File")),
     ("busy", _stacks("9: me/a.py write > numpy/lib/_format_impl.py open_memmap")),
     ("busy", _stacks("9: me/a.py f > xarray/backends/api.py open_dataset > me/own.py parse")),
+    (
+        "client",
+        _stacks("9: me/fit.py main > joblib/parallel.py Parallel.__call__ > joblib/parallel.py Parallel._retrieve"),
+    ),
     # the first model of a library imports it
     (
         _SCHEDULER,
