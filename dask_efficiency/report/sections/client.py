@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dask_efficiency.accounts.lines import Frame, blamed, place_of
 from dask_efficiency.report.model import EfficiencyReport
 from dask_efficiency.report.values import DASK_ACTIVITIES, OWN_ACTIVITIES
-from dask_efficiency.report.wall_clock import MANY_ROUNDS
+from dask_efficiency.report.wall_clock import MANY_GRAPHS
 from dask_efficiency.show.columns import as_table, names, seconds
 from dask_efficiency.show.document import SCREEN, Aside, Extent, Section, section
 from dask_efficiency.show.figures import ROWS_ON_A_SCREEN, Scale, apportion, format_seconds, name_of, time_scale
@@ -47,7 +47,7 @@ def client(report: EfficiencyReport, extent: Extent = SCREEN) -> Section:
     waited = (
         f"{name_of(line)} sent {sent.graphs} computations, {sent.rounds} of them when nothing was outstanding"
         for line, sent in senders
-        if sent.rounds >= MANY_ROUNDS
+        if sent.rounds >= MANY_GRAPHS
     )
     held = sum(row.held_ns for row in report.client) / 1e9
     kept = f"it kept the GIL from all other threads for {format_seconds(held)}, in long calls" if held else ""
