@@ -21,7 +21,7 @@ from dask_efficiency.show.figures import (
 )
 from dask_efficiency.show.finding import MOST, WORTH_FINDING
 
-#: Share of the finalized time below which causes are joined. By judgement: they read as 0 %.
+#: Share of a whole below which a part of it has no row, no colour and no caveat. By judgement: it reads as 0 %.
 WORTH_A_ROW = 0.01
 
 
