@@ -59,9 +59,9 @@ class Tried:
         return max(firsts), max(whole)
 
     def __str__(self) -> str:
-        said = [f"{factor}: {first} first, {screen} screens" for factor, (first, screen) in self.changed.items()]
-        said += [f"{factor}: {why}" for factor, why in self.failed.items()]
-        return f"{self.constant.module} {self.constant.name} = {self.constant.value}: {'; '.join(said)}"
+        counts = {factor: f"{of[0]} first, {of[1]} screens" for factor, of in self.changed.items() if any(of)}
+        said = "; ".join(f"{factor} {words}" for factor, words in (counts | self.failed).items())
+        return f"{self.constant.module} {self.constant.name} = {self.constant.value}{': ' if said else ''}{said}"
 
 
 # -- in the process of a trial ---------------------------------------------------------------------

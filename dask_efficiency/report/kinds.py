@@ -55,7 +55,8 @@ FULL_CORES, MANY_OBJECTS = 0.9, 50_000
 RETRIED = 3
 
 #: Share of what is computed that must be seen under the GIL to hold others up, and below which it leaves the GIL to
-#: them: on a crowded host, who wants it back is often taken for one that computes. By judgement.
+#: them: on a crowded host, who wants it back is often taken for one that computes. By judgement: half or twice of it
+#: changes no first screen of the runs in tests/data (``benchmarks.studies.constants``).
 UNDER_GIL = 0.25
 
 #: Condition, and what to do where it holds.

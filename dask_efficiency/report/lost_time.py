@@ -21,7 +21,8 @@ from dask_efficiency.show.figures import (
 )
 from dask_efficiency.show.finding import MOST, WORTH_FINDING
 
-#: Share of a whole below which a part of it has no row, no colour and no caveat. By judgement: it reads as 0 %.
+#: Share of a whole below which a part of it has no row, no colour and no caveat. By judgement: it reads as 0 %;
+#: half or twice of it changes no first screen of the runs in tests/data (``benchmarks.studies.constants``).
 WORTH_A_ROW = 0.01
 
 

@@ -34,7 +34,8 @@ MIN_CHUNK = 1 << 16
 #: Prefixes of tasks in which a dataframe is reduced to one partition, unless ``split_out`` says how many, by names that
 #: nothing without it has, as ``sum`` and ``cov``.
 TREE = re.compile(r"(?:\w*groupby\w*|drop_?duplicates|unique|value_?counts)-tree")
-#: Bytes of a result, or of all that came to a client, below which their size does not matter. By judgement.
+#: Bytes of a result, or of all that came to a client, below which their size does not matter. By judgement: half or
+#: twice as many change no first screen of the runs in tests/data (``benchmarks.studies.constants``).
 LARGE_RESULTS = 1 << 20
 #: Bytes that a process of Dask takes before it has any data, with pandas: measured.
 PROCESS = 150 << 20

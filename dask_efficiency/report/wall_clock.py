@@ -22,7 +22,8 @@ OWN_CODE = 0.2
 
 #: Share of the client's time from which one line is named for it. By judgement.
 MOSTLY_THERE = 0.3
-#: Graphs from which it matters that a client sends each for itself, or when nothing is outstanding. A guess.
+#: Graphs from which it matters that a client sends each for itself, or when nothing is outstanding. A guess: half or
+#: twice as many change no first screen of the runs in tests/data (``benchmarks.studies.constants``).
 MANY_GRAPHS = 10
 
 _OF_DASK = re.compile(r"[\\/](?:dask|dask_expr|distributed)[\\/]")
