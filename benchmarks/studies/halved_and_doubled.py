@@ -16,11 +16,11 @@ import sys
 from collections.abc import Callable
 from functools import cache, partial
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from benchmarks import history, time_left, who_is_slow
+from benchmarks.studies.constants import changed
 from dask_efficiency import load_trace
 from docs.constants import PACKAGE, constants_of
 
@@ -73,13 +73,6 @@ JUDGED: dict[str, Callable[[], Figures]] = {
     "histories.change_points": of_histories,
     "histories.history": of_histories,
 }
-
-
-def changed(value: Any, factor: float) -> Any:
-    """A constant times a factor; a whole number stays one, of 1 at least."""
-    if isinstance(value, tuple):
-        return tuple(changed(one, factor) for one in value)
-    return max(1, round(value * factor)) if isinstance(value, int) else value * factor
 
 
 def figures(judge: Callable[[], Figures]) -> Figures:

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from dask_efficiency.accounts.checks import RefusedPayload, listed, short, text, whole
 from dask_efficiency.accounts.intake import whole_number
-from dask_efficiency.accounts.rows import OTHER
+from dask_efficiency.accounts.rows import MAX_APART, OTHER
 from dask_efficiency.accounts.wire.heartbeats import REPEATS
 
 _Name = TypeVar("_Name", bound=Hashable)
@@ -200,8 +200,6 @@ class LowerEnvelope:
         return slopes[len(slopes) // 2] if slopes else None
 
 
-#: Reasons that are kept apart; a guess that bounds memory: prefixes that follow one another are few.
-MAX_KEPT = 1_000
 #: Workers whose peaks a window keeps, the first ones: some megabytes. A guess.
 MAX_PEAKS = 5_000
 
@@ -225,7 +223,7 @@ class KeptWindow:
             return
         self.at = at
         for kept, (nbytes, results) in seen.items():
-            if kept not in self.nbytes and len(self.nbytes) >= MAX_KEPT:
+            if kept not in self.nbytes and len(self.nbytes) >= MAX_APART:
                 kept = Kept(OTHER, kept.why)
             self.nbytes[kept] = self.nbytes.get(kept, 0) + nbytes * elapsed
             self.results[kept] = self.results.get(kept, 0) + results * elapsed

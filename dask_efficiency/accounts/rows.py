@@ -9,6 +9,8 @@ _Name = TypeVar("_Name", bound=Hashable)
 
 #: Stands for names beyond those that are kept apart.
 OTHER = "(other)"
+#: Names of a kind, such as prefixes or spans, that are kept apart in a process or a window. A guess that bounds memory.
+MAX_APART = 1_000
 
 
 def kept_apart(name: str, known: Collection[str], at_most: int) -> str:

@@ -51,6 +51,7 @@ from dask_efficiency.plugin.worker.watched_threads import DASK_NAMES
 from dask_efficiency.report import client_watch, making
 from dask_efficiency.report.client_watch import has_outstanding
 from dask_efficiency.report.values import ClientRow
+from dask_efficiency.show.finding import MOST
 
 #: Samples of a window: three megabytes, an hour and a half. Beyond, each second one goes, and stands for less.
 MAX_SAMPLES = 1 << 17
@@ -60,8 +61,6 @@ MAX_CALLERS = 8
 MAX_CALLED = 12
 #: Other threads that are looked at while the user's waits for one. A guess, to bound the cost of a look.
 MAX_OTHERS = 8
-#: Share of a long look's delay that a thread was on a CPU to have kept the GIL: the rest it waited for a core itself.
-_MOST = 0.5
 
 COMPUTE, LOCK, AWAIT, OWN = "compute", "lock", "await", "own"
 BUILD, LOCAL, OPTIMIZE, HASH, PICKLE, UNPICKLE = "build", "local", "optimize", "hash", "pickle", "unpickle"
@@ -237,12 +236,12 @@ class ClientWindow:
         activity, stack = self._task_now(threads) if self._task is not None else self._thread_now(threads, self._ident)
         held = 0
         if late >= LONG_HOLD_NS:  # somebody kept the GIL, and may do something else by now
-            if threads.computed(self._ident) >= _MOST * late:
+            if threads.computed(self._ident) >= MOST * late:  # the rest it waited for a core itself
                 held = late
                 if activity in (WAIT, RECEIVE, SEND, CALL, LOCK):
                     own = max((i for i, frame in enumerate(stack) if is_the_users(frame.file)), default=-1)
                     activity, stack = COMPUTE, (*stack[: own + 1], Frame("(just before)", "", 0))
-            elif activity == RECEIVE and threads.computed(*threads.servants(self._loop)) >= _MOST * late:
+            elif activity == RECEIVE and threads.computed(*threads.servants(self._loop)) >= MOST * late:
                 activity = UNPICKLE
         self.add(activity, stack, at, held)
 

@@ -14,7 +14,7 @@ from dask_efficiency.report.comparison_table import ComparisonRow, comparison_ta
 from dask_efficiency.report.conditions_of import conditions_of
 from dask_efficiency.report.difference import Difference
 from dask_efficiency.report.findings import loss_finding, wall_clock_finding
-from dask_efficiency.report.lost_time import CauseLoss
+from dask_efficiency.report.lost_time import WORTH_A_ROW, CauseLoss
 from dask_efficiency.report.model import EfficiencyReport
 from dask_efficiency.report.wall_clock import NO_WORKERS, WORTH_SAYING, wall_clock_known
 from dask_efficiency.show.figures import (
@@ -209,17 +209,13 @@ def rise_size(rise: float) -> str:
     return format_share(size) if size <= 1 else f"{100 * size:.0f} %"
 
 
-#: Share of unmeasured time from which it is a caveat. By judgement.
-WORTH_A_CAVEAT = 0.01
-
-
 def caveats(comparison: Comparison) -> tuple[str, ...]:
     """Reasons why the sides may not be comparable, a sentence each."""
     return (
         *_other_size(comparison),
         *_other_work(comparison),
         *_other_causes(comparison),
-        *_unknown(comparison, Bucket.UNMEASURED, WORTH_A_CAVEAT, "was not measured: there is no comparing that part"),
+        *_unknown(comparison, Bucket.UNMEASURED, WORTH_A_ROW, "was not measured: there is no comparing that part"),
         *_unknown(comparison, Bucket.RUNNING, WORTH_SAYING, "was in tasks that had not ended"),
         *_other_price(comparison),
         *_notes(comparison),

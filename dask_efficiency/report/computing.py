@@ -25,7 +25,7 @@ from dask_efficiency.report.bounds import CORE, without_others
 from dask_efficiency.report.conditions import NOTHING_KNOWN, Conditions
 from dask_efficiency.report.culprits import lost_stacks, senders
 from dask_efficiency.report.cures import with_recipe
-from dask_efficiency.report.kinds import BESIDE, FOR_LOCKS, holds_any, page_of, shares_cores
+from dask_efficiency.report.kinds import BESIDE, FOR_LOCKS, UNDER_GIL, holds_any, page_of, shares_cores
 from dask_efficiency.report.made import asked_by
 from dask_efficiency.report.model import EfficiencyReport
 from dask_efficiency.report.recipes import recipe_for
@@ -54,13 +54,8 @@ _IN_PACKAGE, _LOCAL_NAME = (
 #: Causes of waiting that threads have as others compute likewise: these take turns with them.
 _TURNS = ("gil", "core", LOCK)
 #: Share of all thread time from which what computes is worth a finding: then its cure may spare most of a run; and of
-#: that, from which its waiting for the GIL is named. By judgement.
-WORTH_COMPUTING = 0.3
-
-
-#: Share of what computes in these frames that must be seen under the GIL: on a crowded host, who wants it back is often
-#: taken for one that computes. By judgement.
-UNDER_GIL_AT_LEAST = 0.25
+#: that, from which its waiting for the GIL is named; and share from which what is read or sent again is. By judgement.
+WORTH_COMPUTING, WORTH_AVOIDING = 0.3, 0.2
 #: Times as long as threads that take turns wait for a core because event loops and the client take turns, too. By
 #: judgement.
 WITH_LOOPS = 1.25
@@ -285,7 +280,7 @@ def _of_rows(
     fitting = [row for row in rows if fits(row[2])]
     computed = sum(ns for *_, ns in fitting)
     held = sum(ns for _, how, _, ns in fitting if how != NATIVE)
-    if held < UNDER_GIL_AT_LEAST * computed:
+    if held < UNDER_GIL * computed:
         return None
     place = own_line((stack, ns) for _, _, stack, ns in fitting) or _sent_by(report, fitting)
     return much_of_time(

@@ -13,6 +13,7 @@ from dask_efficiency.report.memory_needs import NO_NEEDS, MemoryNeeds
 from dask_efficiency.report.messages import FINALIZE
 from dask_efficiency.report.sizes import NO_SIZES, SMALL_TASK_SECONDS, TASK_SECONDS, Sizes
 from dask_efficiency.report.values import Amount
+from dask_efficiency.report.wall_clock import MANY_GRAPHS
 from dask_efficiency.show.figures import (
     format_bytes,
     format_count,
@@ -29,8 +30,6 @@ ROUND_TRIPS = cause_name(Bucket.IDLE, "round-trips")
 OF_THREADS = (cause_name(Bucket.THREAD_NONCPU, "sleep"), cause_name(Bucket.THREAD_NONCPU, "network"))
 #: Share of the makespan from which the longest chain bounds a run. By judgement.
 CHAINED = 0.8
-#: Graphs of one task each from which it matters that the client waited before it sent them: a guess.
-MANY_GRAPHS = 10
 #: Turns of the scheduler's handler of `scatter`, some three a call, from which there are many calls. A guess.
 MANY_SCATTERS = 30
 #: Tasks of a graph for each thread below which most threads have nothing to do while it runs. A guess.

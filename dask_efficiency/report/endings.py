@@ -14,14 +14,12 @@ from dask_efficiency.report.model import EfficiencyReport
 from dask_efficiency.report.stalls import STALLED, findings_of
 from dask_efficiency.report.turnover import how_lost, killer_texts
 from dask_efficiency.report.values import Failure, Unfinished
-from dask_efficiency.show.figures import format_count, format_seconds, harmless, name_of, named, shorten
+from dask_efficiency.show.figures import DETAIL_LENGTH, format_count, format_seconds, harmless, name_of, named, shorten
 from dask_efficiency.show.finding import MOST, Finding
 
 #: Share of a block's tasks from which those outstanding at its end are a finding, and share of its time from which one
 #: that still runs stands still. By judgement.
 MANY = 0.1
-#: Characters of an error in a finding. By eye.
-MAX_SAID = 100
 _TOO_LARGE = re.compile(rf"has (\S+ \S+) {REFUSED}.* memory_limit set to (\S+ \w+)")
 #: Kinds of failures that end a computation.
 FATAL = ("killed-worker", "refused")
@@ -94,7 +92,7 @@ def _failed(report: EfficiencyReport, kind: str, failed: list[Failure]) -> str:
     of_prefix = f"{format_count(most.tasks, 'task')} of {name_of(most.prefix)}"
     at = f", {name_of(most.line)}" if most.line else ""
     more = f", and {format_count(len(others), 'more error')}" if others else ""
-    text = f"{shorten(harmless(most.error), MAX_SAID)} in {of_prefix}{at}{more}"
+    text = f"{shorten(harmless(most.error), DETAIL_LENGTH)} in {of_prefix}{at}{more}"
     if kind == "refused" and (figures := _TOO_LARGE.search(most.error)):
         return f"{of_prefix}: {name_of(figures[1])} of input, and a memory limit of {name_of(figures[2])}{more}"
     lost = [one for one in report.lost_workers if one.worker and not one.in_order]

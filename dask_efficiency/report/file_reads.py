@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from dask_efficiency.accounts.buckets import HELD, Bucket, cause_name
 from dask_efficiency.accounts.metered import AGAIN, FILES, KEPT_OPEN, ONCE, READ, SIZE
 from dask_efficiency.accounts.rows import OTHER
-from dask_efficiency.report.computing import READS, own_line, reads
+from dask_efficiency.report.computing import READS, WORTH_AVOIDING, own_line, reads
 from dask_efficiency.report.cures import with_recipe
 from dask_efficiency.report.kinds import BESIDE, page_of
 from dask_efficiency.report.made import asked_by
@@ -20,9 +20,9 @@ from dask_efficiency.show.figures import format_bytes, format_share, name_of
 from dask_efficiency.show.finding import KNOWN, Finding
 
 _READS_AGAIN = "reads-again"
-#: Bytes read, as a multiple of the sizes of their files and beyond them, from which they are read again and again; and
-#: the share of all thread time that reading must take. By judgement.
-TIMES, BEYOND_BYTES, WORTH_READING = 3.0, 50_000_000, 0.2
+#: Bytes read, as a multiple of the sizes of their files and beyond them, from which they are read again and again. By
+#: judgement.
+TIMES, BEYOND_BYTES = 3.0, 50_000_000
 #: Part of the bytes that must be of files that were seen again where these mostly stayed open, as then any bytes of
 #: files that are never seen would count as theirs. By judgement.
 COVERED_KEPT_OPEN = 0.98
@@ -99,7 +99,7 @@ def read_again(report: EfficiencyReport, exact: Iterable[ProfileRow]) -> Finding
         place = own_line((stack, ns) for stack, ns, _ in rows)
         reading = [(stack, ns) for stack, ns, _ in rows if own_line([(stack, ns)]) == place]
     share = min(sum(ns for _, ns in reading) / 1e9 / report.thread_seconds, 1.0)
-    if share < WORTH_READING or elsewhere > ELSEWHERE * held:
+    if share < WORTH_AVOIDING or elsewhere > ELSEWHERE * held:
         return None
     (prefix, _), *_ = read.by_prefix.most_common(1)
     place = place or f"tasks of {name_of(prefix)}{asked_by(report, prefix)}"

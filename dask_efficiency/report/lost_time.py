@@ -19,9 +19,10 @@ from dask_efficiency.show.figures import (
     time_scale,
     workers_named,
 )
-from dask_efficiency.show.finding import WORTH_FINDING
+from dask_efficiency.show.finding import MOST, WORTH_FINDING
 
-#: Share of the finalized time below which causes are joined. By judgement: they read as 0 %.
+#: Share of a whole below which a part of it has no row, no colour and no caveat. By judgement: it reads as 0 %;
+#: half or twice of it changes no first screen of the runs in tests/data (``benchmarks.studies.constants``).
 WORTH_A_ROW = 0.01
 
 
@@ -156,10 +157,6 @@ def _row(label: str, columns: tuple[_Column, ...], buckets: list[Bucket]) -> Los
     return LostTimeRow(str(label), *(column.text(buckets) for column in columns))
 
 
-#: Share of unknown causes above which a bucket is named as a whole: more than half.
-MOSTLY = 0.5
-
-
 @dataclass(frozen=True, slots=True)
 class CauseLoss:
     """Loss of a bucket, or of the cause in it if there is one."""
@@ -193,6 +190,6 @@ def _losses_of_bucket(report: EfficiencyReport, bucket: Bucket) -> list[CauseLos
     """Causes of a bucket that are known and worth a row; otherwise the bucket as a whole."""
     whole, known = report.breakdown.ns(bucket), report.causes_ns(bucket)
     shown = {cause: ns for cause, ns in worth_a_row(report, bucket).items() if cause in known and cause != UNKNOWN}
-    if not shown or known.get(UNKNOWN, 0) > MOSTLY * whole:
+    if not shown or known.get(UNKNOWN, 0) > MOST * whole:
         return [CauseLoss(bucket, "", whole)]
     return [CauseLoss(bucket, cause, ns) for cause, ns in shown.items()]

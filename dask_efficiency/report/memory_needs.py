@@ -47,8 +47,8 @@ REDUCED = 2
 #: results wait for threads as well. By judgement.
 EXPLAINS = 0.3
 #: Share of the memory limit, or else of its peak, by which a process grows in a window, or that is on disk, from which
-#: it is worth a finding; and the share of that growth that tasks of one prefix left. By judgement.
-GROWS, LEFT_BY_TASKS = 0.05, 0.5
+#: it is worth a finding. By judgement.
+GROWS = 0.05
 #: Share of the memory limit that is enough, at most, for memory to be spare; and seconds of work from which a block
 #: stands for others. By judgement.
 SPARE, LONG_ENOUGH = 0.25, 60.0
@@ -292,7 +292,7 @@ def _leak(report: EfficiencyReport) -> tuple[float, str, str]:
     most = max(left, key=left.__getitem__, default=("", ""))
     if not worker or grown[worker] <= GROWS * (report.memory[worker].limit or report.memory[worker].peak or math.inf):
         return 0.0, "", ""
-    if left.get(most, 0.0) < LEFT_BY_TASKS * sum(grown.values()):
+    if left.get(most, 0.0) < MOST * sum(grown.values()):
         return 0.0, "", ""  # it may be a library's first use, or the allocator's
     return grown[worker], worker, f"{most[0]} of {name_of(most[1])}"
 

@@ -16,14 +16,13 @@ from dask_efficiency.accounts.lines import NOWHERE, Frame, is_import, place_of
 from dask_efficiency.accounts.metered import BYTES, COUNT, ITEMS, MESSAGES, SECONDS
 from dask_efficiency.report.lost_time import CauseLoss
 from dask_efficiency.report.model import EfficiencyReport
+from dask_efficiency.report.sizes import LARGE_RESULTS
 from dask_efficiency.report.values import MeteredRow
 from dask_efficiency.show.figures import format_bytes, format_count, format_seconds, name_of, sentence
 from dask_efficiency.show.finding import MOST, WORTH_FINDING
 
 #: Prefix of the task that puts the result of a ``compute()`` together.
 FINALIZE = "finalize"
-#: Bytes of results from which it is said what came to a client, and of an array from which it is large. By judgement.
-LARGE_RESULTS = 1_000_000
 #: Bytes of a task from which it carries an object: twenty times what Dask says of a task with its function by value. By
 #: judgement.
 HEAVY_BYTES = 50_000

@@ -13,7 +13,7 @@ from dask_efficiency.accounts.buckets import GOOD, HELD, Bucket
 from dask_efficiency.accounts.rows import OTHER
 from dask_efficiency.accounts.skew import Skew
 from dask_efficiency.report.model import EfficiencyReport
-from dask_efficiency.report.wall_clock import MANY_ROUNDS
+from dask_efficiency.report.wall_clock import MANY_GRAPHS
 from dask_efficiency.show.figures import format_bytes, format_count, format_number, format_seconds
 from dask_efficiency.show.finding import MOST
 
@@ -32,8 +32,11 @@ MORE_OF_LONGEST = 0.1
 #: Bytes below which results are no partitions or chunks, but a few numbers each. By judgement.
 MIN_CHUNK = 1 << 16
 #: Prefixes of tasks in which a dataframe is reduced to one partition, unless ``split_out`` says how many, by names that
-#: nothing without it has, as ``sum`` and ``cov``; and bytes of a result from which that matters. By judgement.
-TREE, LARGE = re.compile(r"(?:\w*groupby\w*|drop_?duplicates|unique|value_?counts)-tree"), 1 << 20
+#: nothing without it has, as ``sum`` and ``cov``.
+TREE = re.compile(r"(?:\w*groupby\w*|drop_?duplicates|unique|value_?counts)-tree")
+#: Bytes of a result, or of all that came to a client, below which their size does not matter. By judgement: half or
+#: twice as many change no first screen of the runs in tests/data (``benchmarks.studies.constants``).
+LARGE_RESULTS = 1 << 20
 #: Bytes that a process of Dask takes before it has any data, with pandas: measured.
 PROCESS = 150 << 20
 
@@ -86,7 +89,7 @@ class Sizes:
         smaller = max(self.smaller, 1)
         these = self.small.words(self.rounds)
         larger = f"Use fewer threads: {these} are too few to be joined, and too small for so many threads"
-        if self.rounds >= MANY_ROUNDS:
+        if self.rounds >= MANY_GRAPHS:
             larger = f"Use larger partitions, or compute several results by one dask.compute(): {these} are few in each"
         if self.times > 1:
             larger = f"Make partitions {self.times} times as large, from {these} to {format_number(fewer)} tasks"
@@ -143,7 +146,9 @@ def sizes_of(report: EfficiencyReport) -> Sizes:
         smaller=min(split, int(long.median_seconds / TASK_SECONDS)) if split > 1 else 0,
         processes=_processes(report),
         nthreads=_nthreads(report),
-        in_one=frozenset(n for n, one in known.items() if TREE.fullmatch(n) and one.max_bytes >= LARGE and threads > 1),
+        in_one=frozenset(
+            n for n, one in known.items() if TREE.fullmatch(n) and one.max_bytes >= LARGE_RESULTS and threads > 1
+        ),
         call=_call(report, larger),
     )
 

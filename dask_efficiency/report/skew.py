@@ -8,6 +8,7 @@ from dask_efficiency.accounts.buckets import HELD, Bucket, cause_name
 from dask_efficiency.accounts.rows import OTHER
 from dask_efficiency.accounts.skew import Skew
 from dask_efficiency.report.model import EfficiencyReport
+from dask_efficiency.report.sizes import LARGE_RESULTS
 from dask_efficiency.runs.stragglers.long_tail import SHARE_OF_RUN, TIMES_LONGER
 from dask_efficiency.show.figures import name_of
 from dask_efficiency.show.finding import MOST, Finding
@@ -22,8 +23,6 @@ MIN_TIMES = 2.0
 MIN_SHARE = 0.01
 #: Causes of idle time in which tasks were waiting that the idle threads may not, or did not, take.
 TIED = ("restricted", "imbalance")
-#: Bytes below which results are too small to matter. By judgement.
-MIN_BYTES = 2**20
 
 
 def uneven_times(report: EfficiencyReport) -> dict[str, Skew]:
@@ -40,7 +39,7 @@ def uneven_times(report: EfficiencyReport) -> dict[str, Skew]:
 def uneven_sizes(report: EfficiencyReport) -> dict[str, Skew]:
     """Prefixes whose largest result exceeds the median by enough to matter."""
     ranked = sorted(_comparable(report), key=lambda item: -item[1].max_bytes)
-    return {prefix: one for prefix, one in ranked if one.times_larger >= MIN_TIMES and one.max_bytes >= MIN_BYTES}
+    return {prefix: one for prefix, one in ranked if one.times_larger >= MIN_TIMES and one.max_bytes >= LARGE_RESULTS}
 
 
 def long_tasks(report: EfficiencyReport) -> dict[str, Skew]:

@@ -12,11 +12,17 @@ from dask_efficiency.accounts.stalls import KINDS as REASONS
 from dask_efficiency.accounts.thread_looks import AWAITING, COMPUTING
 from dask_efficiency.report.conditions import NOTHING_KNOWN
 from dask_efficiency.report.kinds import AT_PLACES, BESIDE, KINDS, page_of
-from dask_efficiency.show.figures import format_count, format_seconds, harmless, name_of, shorten, workers_named
+from dask_efficiency.show.figures import (
+    DETAIL_LENGTH,
+    format_count,
+    format_seconds,
+    harmless,
+    name_of,
+    shorten,
+    workers_named,
+)
 from dask_efficiency.show.finding import Finding
 
-#: Characters of what tasks ask for. By eye.
-MAX_DETAIL = 100
 #: What threads do that do not wait.
 _AT_WORK = {COMPUTING: "computing", AWAITING: "a coroutine, on the event loop"}
 #: Kinds of findings.
@@ -62,5 +68,5 @@ def _where(stall: StalledWork) -> str:
         text += f", usually {format_seconds(stall.usual_seconds)}"
     cause = "" if stall.kind in (DEADLOCK, LOCK) else does(stall.cause, stall.line)
     line = [f"`{name_of(frame.function)}`, {name_of(place_of(frame))}" for frame in stall.line]
-    more = ", ".join(filter(None, (shorten(harmless(stall.detail), MAX_DETAIL), cause, *line)))
+    more = ", ".join(filter(None, (shorten(harmless(stall.detail), DETAIL_LENGTH), cause, *line)))
     return f"{text}: {more}" if more else text

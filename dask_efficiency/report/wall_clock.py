@@ -13,6 +13,7 @@ from dask_efficiency.accounts.slow_worker import SlowWorker
 from dask_efficiency.report.model import EfficiencyReport
 from dask_efficiency.report.values import DASK_ACTIVITIES, OWN_ACTIVITIES, ClientRow
 from dask_efficiency.show.figures import format_number, format_seconds
+from dask_efficiency.show.finding import MOST
 
 #: Share of the window, or of the cluster's time, from which a part is mentioned. By judgement.
 WORTH_SAYING = 0.05
@@ -21,8 +22,9 @@ OWN_CODE = 0.2
 
 #: Share of the client's time from which one line is named for it. By judgement.
 MOSTLY_THERE = 0.3
-#: Graphs of one line, each sent when nothing was outstanding, from which it is said: as in the advice. A guess.
-MANY_ROUNDS = 10
+#: Graphs from which it matters that a client sends each for itself, or when nothing is outstanding. A guess: half or
+#: twice as many change no first screen of the runs in tests/data (``benchmarks.studies.constants``).
+MANY_GRAPHS = 10
 
 _OF_DASK = re.compile(r"[\\/](?:dask|dask_expr|distributed)[\\/]")
 
@@ -174,7 +176,7 @@ def client_line(report: EfficiencyReport, doing: ClientDoing | None, least: floa
 def waited_in_turn(report: EfficiencyReport, line: Frame) -> bool:
     """True if a line of the client's sent many graphs, and waited for most of them before it went on."""
     sent = report.sent_by.get(place_of(line))
-    return sent is not None and sent.rounds >= MANY_ROUNDS and 2 * sent.rounds > sent.graphs
+    return sent is not None and sent.rounds >= MANY_GRAPHS and sent.rounds > MOST * sent.graphs
 
 
 def sender(report: EfficiencyReport) -> str:

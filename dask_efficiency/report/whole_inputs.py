@@ -7,7 +7,7 @@ from collections import Counter
 
 from dask_efficiency.accounts.buckets import HELD
 from dask_efficiency.accounts.metered import BYTES
-from dask_efficiency.report.computing import much_of_time
+from dask_efficiency.report.computing import WORTH_AVOIDING, much_of_time
 from dask_efficiency.report.culprits import senders
 from dask_efficiency.report.model import EfficiencyReport
 from dask_efficiency.show.figures import format_bytes, format_count, name_of, sentence
@@ -19,9 +19,8 @@ WHOLE_INPUTS = "whole-inputs"
 _PUT_TOGETHER = re.compile(r"finalize|repartitiontofewer")
 #: Bytes of the whole from which it is worth a finding, and tasks that take it: fewer may each need all of it. Guesses.
 LARGE, MANY = 20_000_000, 4
-#: Mean bytes of a task's inputs, as a share of the whole, from which the whole is one of them; and share of all thread
-#: time that they must have. By judgement.
-NEARLY_ALL, WORTH_TELLING = 0.9, 0.2
+#: Mean bytes of a task's inputs, as a share of the whole, from which the whole is one of them. By judgement.
+NEARLY_ALL = 0.9
 #: Share of their time that is taken to be in vain, to rank it. By judgement.
 IN_VAIN = 0.7
 _CONTEXT, _LABEL = "execute", "memory-read"
@@ -53,4 +52,4 @@ def whole_inputs(report: EfficiencyReport) -> Finding | None:
     held = sum(report.by_prefix[prefix].ns(*HELD) for prefix in in_vain if prefix in report.by_prefix)
     tasks = f"each of {format_count(taken[most], 'task')} of {name_of(most)} takes {format_bytes(wholes[maker])}"
     place = f"{tasks} of {name_of(maker)}" + (f", computed by {sentence(line)}" if line else "")
-    return much_of_time(report, WHOLE_INPUTS, held, place, least=WORTH_TELLING, weight=IN_VAIN)
+    return much_of_time(report, WHOLE_INPUTS, held, place, least=WORTH_AVOIDING, weight=IN_VAIN)

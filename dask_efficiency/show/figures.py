@@ -22,6 +22,10 @@ NOTE_LENGTH = 400
 NAMES_IN_A_LINE = 3
 #: Rows of a table on a screen, which a page has whole; and rows where there is no room for all. By eye.
 ROWS_ON_A_SCREEN, FEW_ROWS = 8, 5
+#: Rows of a minor table, such as of reasons, settings and errors; and sentences beside a table that has more. By eye.
+MINOR_ROWS, SENTENCES_BESIDE = 12, 3
+#: Characters of a detail that others wrote, in a line: an error, a setting's value, or who held a lock. By eye.
+DETAIL_LENGTH = 100
 _UNITS = ("B", "kiB", "MiB", "GiB", "TiB", "PiB")
 #: Name that joblib's backend for Dask gives a task of several calls of a function.
 _BATCH = re.compile(r"\bbatch_of_(\w+?)_\d+_calls\b")

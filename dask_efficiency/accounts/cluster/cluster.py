@@ -33,6 +33,7 @@ from dask_efficiency.accounts.cluster.timeline import totals_of
 from dask_efficiency.accounts.gpu import GpuTotals, add_totals
 from dask_efficiency.accounts.memory import LEVELS, decode_levels
 from dask_efficiency.accounts.processors import USED, ProcessorTime, decode_processors, decode_used
+from dask_efficiency.accounts.rows import MAX_APART
 from dask_efficiency.accounts.wire.heartbeats import Gain, Received, header, read
 from dask_efficiency.accounts.wire.snapshots import EXTRAS, NotMeasured
 from dask_efficiency.accounts.worker.balance import TASK_BUCKETS
@@ -51,8 +52,6 @@ SILENT_NS = 30_000_000_000
 MAX_ENDED = 10_000
 #: Departed workers whose losses are remembered. A guess that bounds memory.
 MAX_LOSSES = 1_000
-#: Names in each group of numbers outside the accounts; later ones share one. A guess that bounds memory.
-MAX_ACTIVITIES = 1_000
 #: Nanoseconds by which each snapshot may move a ledger's beginning later again: clocks drift, and a snapshot that
 #: seemed too early must not count for ever. A guess.
 DRIFT_NS = 1_000_000
@@ -78,7 +77,7 @@ class ClusterLedger(Presences):
     :mod:`~dask_efficiency.accounts.cluster` says which bucket has time that no snapshot covers.
     """
 
-    def __init__(self, *, at: int, max_names: int = 5_000, max_prefixes: int = 1_000, history: int = 4_096) -> None:
+    def __init__(self, *, at: int, max_names: int = 5_000, max_prefixes: int = MAX_APART, history: int = 4_096) -> None:
         super().__init__()
         self.started = at
         self.work = WorkClock(at=at)
@@ -103,7 +102,7 @@ class ClusterLedger(Presences):
         self._recomputed = NamedSums(MAX_LOSSES, 2)
         #: Tasks that failed for good.
         self.failures: dict[FailedAs, int] = {}
-        self._extras = {group: NamedSums(MAX_ACTIVITIES, 1) for group in EXTRAS}
+        self._extras = {group: NamedSums(MAX_APART, 1) for group in EXTRAS}
         #: GPU accounts of the ledgers that ended, by worker name.
         self._gpus: dict[str, GpuTotals] = {}
 

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from dask_efficiency.accounts.buckets import CAUSES, UNKNOWN, Bucket
 from dask_efficiency.accounts.cluster.span_shares import Path, SpanShares
-from dask_efficiency.accounts.rows import add, divide, in_proportion, kept_apart, scale_down
+from dask_efficiency.accounts.rows import MAX_APART, add, divide, in_proportion, kept_apart, scale_down
 
 #: Turns (work or none, workers or none) that are remembered. A guess: snapshots are recorded seconds after they are
 #: taken.
@@ -92,8 +92,6 @@ _HELD_UP = slice(_AT_REST + 1, _AT_REST + 1 + len(_OF_PAUSED))
 _NOTHING = (0,) * _HELD_UP.stop
 #: Stands for a prefix: time in which nothing ran.
 NOTHING_RAN = "(nothing ran)"
-#: Prefixes kept apart, as many as in a cluster's ledger.
-MAX_PREFIXES = 1_000
 #: Keys of tasks that ran alone; beyond, the shorter half is forgotten. A guess: reports show a few.
 MAX_ALONE = 1_000
 #: Changes of a worker's free slots kept until its next split: those of 6 s at 20 looks a second, while heartbeats of
@@ -346,7 +344,7 @@ class IdleWeights:
             shares.accrue(state.spans, of_all, elapsed, graphs=state.graphs)
         if lacking := of_all[_PARALLELISM]:
             for prefix, ns in divide(state.running or {NOTHING_RAN: 1}, lacking * elapsed).items():
-                add(self.parallelism, {kept_apart(prefix, self.parallelism, MAX_PREFIXES): ns})
+                add(self.parallelism, {kept_apart(prefix, self.parallelism, MAX_APART): ns})
             if state.only is not None:
                 self._add_alone(*state.only, elapsed)
         of_free = in_proportion(causes, elapsed) if state.free else [0] * len(SEEN)

@@ -27,13 +27,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from dask_efficiency.accounts.buckets import CAUSES, UNKNOWN, Bucket, cause_name
-from dask_efficiency.accounts.rows import add, divide
+from dask_efficiency.accounts.rows import MAX_APART, add, divide
 from dask_efficiency.accounts.worker.balance import UNHELD_BUCKETS
 
-#: Stands for no span, and for spans beyond :data:`MAX_SPANS`.
+#: Stands for no span, and for spans beyond :data:`~dask_efficiency.accounts.rows.MAX_APART`.
 NOBODY = ""
-#: Spans of a window that are kept apart. A guess that bounds memory.
-MAX_SPANS = 1_000
 #: Stands for the spans of a graph that is being taken in.
 _TAKEN_IN = "(graph)"
 #: Names that are weighed at the scheduler's looks, in the order of ``idle.SEEN``, and by workers' reports.
@@ -156,7 +154,7 @@ class SpanShares:
         return {span: part for span, part in found.items() if part}
 
     def _known(self, span: str) -> str:
-        return span if span in self._time or len(self._time) < MAX_SPANS else NOBODY
+        return span if span in self._time or len(self._time) < MAX_APART else NOBODY
 
 
 def _unseen(causes: Mapping[str, int]) -> int:

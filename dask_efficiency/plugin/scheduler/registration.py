@@ -21,15 +21,12 @@ from dask_efficiency.accounts.cluster.timeline import TimelineRecorder
 from dask_efficiency.accounts.cluster.windows import ActiveIntervals, ClusterWindow
 from dask_efficiency.accounts.lines import SentGraphs
 from dask_efficiency.accounts.memory import KeptWindow
-from dask_efficiency.accounts.rows import OTHER
+from dask_efficiency.accounts.rows import MAX_APART, OTHER
 from dask_efficiency.accounts.worker.log import prefix_of
 from dask_efficiency.plugin.guard import Guard
 from dask_efficiency.plugin.options import Options
 from dask_efficiency.plugin.parts import Parts, SchedulerPart
 
-#: Prefixes counted separately; later ones count as :data:`~dask_efficiency.accounts.rows.OTHER`. A guess, to
-#: bound memory.
-MAX_PREFIXES = 1_000
 #: Results within tasks whose repeats are counted each; others count as computed twice: about 10 MB when full.
 MAX_WITHIN = 100_000
 
@@ -48,14 +45,14 @@ class RepeatCounter:
     def add(self, number: int, prefix: str) -> None:
         """Count one more run of the key of this hash."""
         prefix = prefix_of(prefix)
-        if prefix not in self._again and len(self._again) >= MAX_PREFIXES:
+        if prefix not in self._again and len(self._again) >= MAX_APART:
             prefix = OTHER
         self._again.setdefault(prefix, Counter())[number] += 1
 
     def add_within(self, number: int, name: str, prefix: str, tasks: int = 1) -> None:
         """Count tasks of a prefix that compute within them, once more, keys such as that of this hash and ``name``."""
         one = (prefix_of(name), prefix_of(prefix))
-        if one in self._within or len(self._within) < MAX_PREFIXES:
+        if one in self._within or len(self._within) < MAX_APART:
             before, most = self._within.get(one, (0, 0))
             if number in self._times or len(self._times) < MAX_WITHIN:
                 self._times[number] += 1

@@ -8,15 +8,21 @@ from collections.abc import Sequence
 from dask_efficiency.accounts.lines import Frame, blamed, place_of
 from dask_efficiency.report.model import EfficiencyReport
 from dask_efficiency.report.values import DASK_ACTIVITIES, OWN_ACTIVITIES
-from dask_efficiency.report.wall_clock import MANY_ROUNDS
+from dask_efficiency.report.wall_clock import MANY_GRAPHS
 from dask_efficiency.show.columns import as_table, names, seconds
 from dask_efficiency.show.document import SCREEN, Aside, Extent, Section, section
-from dask_efficiency.show.figures import ROWS_ON_A_SCREEN, Scale, apportion, format_seconds, name_of, time_scale
+from dask_efficiency.show.figures import (
+    ROWS_ON_A_SCREEN,
+    SENTENCES_BESIDE,
+    Scale,
+    apportion,
+    format_seconds,
+    name_of,
+    time_scale,
+)
 
 #: Rows on a page; the rest is one row. By eye.
 MAX_LINES = 50
-#: Lines that are listed for the computations that they waited for. By eye.
-MAX_SENDERS = 3
 
 
 def client(report: EfficiencyReport, extent: Extent = SCREEN) -> Section:
@@ -43,11 +49,11 @@ def client(report: EfficiencyReport, extent: Extent = SCREEN) -> Section:
         "line": names(place_of(place) or None if place else None for _, place, *_ in shown),
         "in": names(place.function.rpartition(".")[2] or None if place else None for _, place, *_ in shown),
     }
-    senders = sorted(report.sent_by.items(), key=lambda item: -item[1].rounds)[:MAX_SENDERS]
+    senders = sorted(report.sent_by.items(), key=lambda item: -item[1].rounds)[:SENTENCES_BESIDE]
     waited = (
         f"{name_of(line)} sent {sent.graphs} computations, {sent.rounds} of them when nothing was outstanding"
         for line, sent in senders
-        if sent.rounds >= MANY_ROUNDS
+        if sent.rounds >= MANY_GRAPHS
     )
     held = sum(row.held_ns for row in report.client) / 1e9
     kept = f"it kept the GIL from all other threads for {format_seconds(held)}, in long calls" if held else ""

@@ -23,7 +23,6 @@ from dask_efficiency.report.comparison_table import (
     sum_of,
 )
 from dask_efficiency.report.difference import Difference
-from dask_efficiency.report.sections.report import TOP_LABELS
 from dask_efficiency.show.document import (
     Cell,
     ChangeBar,
@@ -40,6 +39,7 @@ from dask_efficiency.show.document import (
 )
 from dask_efficiency.show.drawn_buckets import COLOURS, finalized_parts
 from dask_efficiency.show.figures import (
+    MINOR_ROWS,
     NAMES_IN_A_LINE,
     ROWS_ON_A_SCREEN,
     Scale,
@@ -222,7 +222,7 @@ def run(comparison: Comparison) -> Section:
         *(_row(f"GPU {name}", share, format_share, _change_in_points) for name, share in comparison.gpu.items()),
         _row("workers", comparison.workers, str, "{:+d}".format),
         _row("threads", comparison.threads, str, "{:+d}".format),
-        *(_row(f"tasks {name_of(name)}", count, str, "{:+d}".format) for name, count in tasks[:TOP_LABELS]),
+        *(_row(f"tasks {name_of(name)}", count, str, "{:+d}".format) for name, count in tasks[:MINOR_ROWS]),
         *(
             _row(f"data {name_of(way)}", nbytes, format_bytes, _change_in_bytes)
             for way, nbytes in comparison.moved.items()
@@ -347,11 +347,11 @@ def environment(comparison: Comparison) -> Section:
         return " or ".join(name_of(value) or "unknown" for value in values[:NAMES_IN_A_LINE])
 
     differ = [(name, *sides) for name, sides in comparison.environment.items() if name not in SIZES]
-    lines = (f"{name_of(name)}: {text(before)} -> {text(after)}" for name, before, after in differ[:TOP_LABELS])
-    more = len(differ) - TOP_LABELS
+    lines = (f"{name_of(name)}: {text(before)} -> {text(after)}" for name, before, after in differ[:MINOR_ROWS])
+    more = len(differ) - MINOR_ROWS
     return section("Environment that differs", *lines, f"{more} more" if more > 0 else "")
 
 
 def caveats(comparison: Comparison) -> Section:
     """Reasons why the sides may not be comparable."""
-    return section("Mind when comparing", *caveats_of(comparison)[:TOP_LABELS], caveat=True)
+    return section("Mind when comparing", *caveats_of(comparison)[:MINOR_ROWS], caveat=True)

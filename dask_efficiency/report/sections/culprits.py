@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from dask_efficiency.accounts.buckets import CAUSE_DESCRIPTIONS, Bucket, cause_name
 from dask_efficiency.accounts.cluster.scheduler_loop import LoopBlock, LoopPart, SchedulerLoop
+from dask_efficiency.accounts.details import MAX_DEPTH
 from dask_efficiency.accounts.lines import EVENT_LOOP, NO_CORE, Frame, blamed, place_of
 from dask_efficiency.report.culprits import find_culprits, holder_text, place_text
 from dask_efficiency.report.model import EfficiencyReport
@@ -27,9 +28,11 @@ from dask_efficiency.show.document import (
 )
 from dask_efficiency.show.drawn_buckets import CAUSE_COLOURS, COLOURS, OTHER_COLOUR
 from dask_efficiency.show.figures import (
+    DETAIL_LENGTH,
     FEW_ROWS,
     NAMES_IN_A_LINE,
     ROWS_ON_A_SCREEN,
+    SENTENCES_BESIDE,
     format_seconds,
     format_share,
     format_thread_time,
@@ -42,12 +45,8 @@ from dask_efficiency.show.figures import (
 )
 from dask_efficiency.show.finding import MOST
 
-#: Sentences on who held the GIL, or a lock, below the table of a screen, which has no room for the column. By eye.
-MAX_HELD_BY = 3
 #: Seconds from which a hold is listed: 8 threads then lose about one thread-second. Dask itself warns from 3 s on.
 MIN_HOLD_SECONDS = 0.1
-#: Characters of who held it, in a table of a page. By eye.
-HELD_BY_LENGTH = 100
 
 
 def culprits(report: EfficiencyReport, extent: Extent = SCREEN) -> Section:
@@ -72,7 +71,7 @@ def _culprit_table(shown: tuple[Culprit, ...], whole: float, extent: Extent) -> 
         "in": names(each.function or None for each in shown),
     }
     if extent.drawn and any(each.held_by for each in shown):
-        columns["held by"] = words(shorten(harmless(each.held_by), HELD_BY_LENGTH) for each in shown)
+        columns["held by"] = words(shorten(harmless(each.held_by), DETAIL_LENGTH) for each in shown)
     return as_table(columns, sortable=extent.drawn)
 
 
@@ -86,7 +85,7 @@ def _held_by(shown: tuple[Culprit, ...]) -> tuple[str, ...]:
     words = {"gil": "the GIL was held most by", "lock": "at a lock, it was held by"}
     return tuple(
         sentence(f"while {name_of(prefix) or 'tasks'} waited{',' * (cause == 'gil')} {words[cause]} {holder}")
-        for (cause, prefix), holder in list(held_by.items())[:MAX_HELD_BY]
+        for (cause, prefix), holder in list(held_by.items())[:SENTENCES_BESIDE]
     )
 
 
@@ -160,8 +159,6 @@ def _long(found: tuple[LongHold, ...]) -> list[LongHold]:
 MIN_SHARE = 0.002
 #: Boxes of a flame graph: about 240 kilobytes of a page, with long names.
 MAX_BOXES = 1_000
-#: Frames of a stack that are drawn, from the outermost on. A guess.
-MAX_DEPTH = 60
 #: Characters of a frame's name with its line. By eye.
 FRAME_LENGTH = 80
 

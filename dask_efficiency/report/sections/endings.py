@@ -6,16 +6,16 @@ from dask_efficiency.accounts.rows import OTHER
 from dask_efficiency.report.model import EfficiencyReport
 from dask_efficiency.show.columns import as_table, counts, names, seconds, words
 from dask_efficiency.show.document import SCREEN, Extent, Section, section
-from dask_efficiency.show.figures import harmless, named, shorten
+from dask_efficiency.show.figures import MINOR_ROWS, harmless, named, shorten
 
-#: Rows of each table; and characters of an error. By eye.
-TOP_ROWS, ERROR_LENGTH = 12, 200
+#: Characters of an error. By eye.
+ERROR_LENGTH = 200
 
 
 def failed_tasks(report: EfficiencyReport, extent: Extent = SCREEN) -> Section:
     """Errors with their tasks and lines, the most frequent first."""
     ranked = sorted(report.failures, key=lambda one: -one.tasks)
-    shown = ranked[:TOP_ROWS]
+    shown = ranked[:MINOR_ROWS]
     columns = {
         "prefix": names(one.prefix for one in shown),
         "tasks": counts(one.tasks for one in shown),
@@ -29,7 +29,7 @@ def failed_tasks(report: EfficiencyReport, extent: Extent = SCREEN) -> Section:
 def outstanding_tasks(report: EfficiencyReport, extent: Extent = SCREEN) -> Section:
     """Outstanding tasks by prefix, with the workers that run them or hold them up."""
     ranked = sorted(report.unfinished, key=lambda one: -one.tasks)
-    shown = ranked[:TOP_ROWS]
+    shown = ranked[:MINOR_ROWS]
     columns = {
         "prefix": names(one.prefix for one in shown),
         "tasks": counts(one.tasks for one in shown),
@@ -45,4 +45,4 @@ def _error(error: str) -> str:
 
 
 def _more(number: int) -> str:
-    return f"{number - TOP_ROWS} more" if number > TOP_ROWS else ""
+    return f"{number - MINOR_ROWS} more" if number > MINOR_ROWS else ""

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from dask_efficiency.accounts.cluster.memory_timeline import MemoryLine, MemoryTimeline
 from dask_efficiency.accounts.memory import Why
 from dask_efficiency.accounts.rows import OTHER
+from dask_efficiency.report.lost_time import WORTH_A_ROW
 from dask_efficiency.report.memory_needs import kept_seconds
 from dask_efficiency.report.model import EfficiencyReport
 from dask_efficiency.report.values import HeldFor
@@ -16,8 +17,6 @@ from dask_efficiency.show.figures import format_bytes, format_seconds, format_sh
 
 #: Settings of Dask, as shares of a worker's limit: from these on it spills, pauses the worker, and kills it.
 THRESHOLDS = ("target", "spill", "pause", "terminate")
-#: Share of the peak from which a prefix has a colour. By eye.
-WORTH_NAMING = 0.01
 #: Workers whose memory is drawn, and steps of such a drawing: a page stays small. By eye.
 MAX_DRAWN, MAX_STEPS = 12, 60
 #: A limit this many times above what was taken is not drawn: it would flatten all else. By eye.
@@ -91,7 +90,7 @@ def _scale(cluster: MemoryLine) -> str:
 
 def _of_prefixes(line: MemoryLine) -> Iterator[tuple[Label, tuple[int, ...]]]:
     """Managed memory by the prefixes that matter; of all together where it is not known by prefix."""
-    named = [name for name, row in line.prefixes.items() if name != OTHER and max(row) >= WORTH_NAMING * line.peak]
+    named = [name for name, row in line.prefixes.items() if name != OTHER and max(row) >= WORTH_A_ROW * line.peak]
     for prefix, colour in zip(named, PREFIX_COLOURS, strict=False):
         row = line.prefixes[prefix]
         hint = f"results in memory, {format_bytes(max(row))} at most"

@@ -57,6 +57,8 @@ from dask_efficiency.show.document import (
 )
 from dask_efficiency.show.drawn_buckets import in_order, parts_of
 from dask_efficiency.show.figures import (
+    DETAIL_LENGTH,
+    MINOR_ROWS,
     format_count,
     format_percent,
     format_seconds,
@@ -73,8 +75,6 @@ from dask_efficiency.show.finding import MAX_SHOWN
 
 #: Thread-seconds below which a low factor means nothing, as a factor is a share of what is left. By judgement.
 MIN_FACTOR_SECONDS = 1.0
-#: Rows of minor tables, such as reasons and settings. By eye.
-TOP_LABELS = 12
 #: Hint at the end of the first screen.
 MORE = (
     "More: report.show(), or --all on the command line, prints all of it, report.show('Workers') a section; "
@@ -83,8 +83,6 @@ MORE = (
 
 #: Sections of a page that are unfolded from the start, besides caveats.
 UNFOLDED = ("More findings", "Lost time", "Through the run", "Memory through the run")
-#: Characters of a setting's value. By eye.
-VALUE_LENGTH = 100
 
 
 def document(report: EfficiencyReport, extent: Extent = SCREEN) -> Document:
@@ -357,8 +355,8 @@ def details(report: EfficiencyReport, extent: Extent = SCREEN) -> Section:
 
 def _not_added(heading: str, seconds: Mapping[str, float]) -> Section:
     ranked = sorted((label for label in seconds if seconds[label]), key=lambda label: -seconds[label])
-    rows = tuple((name_of(label), format_seconds(seconds[label])) for label in ranked[:TOP_LABELS])
-    more = f"the {TOP_LABELS} largest of {len(ranked)}" if len(ranked) > TOP_LABELS else ""
+    rows = tuple((name_of(label), format_seconds(seconds[label])) for label in ranked[:MINOR_ROWS])
+    more = f"the {MINOR_ROWS} largest of {len(ranked)}" if len(ranked) > MINOR_ROWS else ""
     return section(heading, more, Table(("activity", "time"), rows))
 
 
@@ -368,8 +366,8 @@ def not_measured(report: EfficiencyReport, extent: Extent = SCREEN) -> Section:
     for worker, reason in report.not_measured.items():
         by_reason.setdefault(reason, []).append(worker)
     ranked = sorted(by_reason.items(), key=lambda item: -len(item[1]))
-    lines = [f"{workers_named(names)}: {sentence(reason)}" for reason, names in ranked[:TOP_LABELS]]
-    more = f"{len(ranked) - TOP_LABELS} more reasons" if len(ranked) > TOP_LABELS else ""
+    lines = [f"{workers_named(names)}: {sentence(reason)}" for reason, names in ranked[:MINOR_ROWS]]
+    more = f"{len(ranked) - MINOR_ROWS} more reasons" if len(ranked) > MINOR_ROWS else ""
     return section("Not measured", *lines, more, caveat=True)
 
 
@@ -382,7 +380,7 @@ def environment(report: EfficiencyReport, extent: Extent = SCREEN) -> Section:
     """Versions, and Dask's configuration."""
     if not extent.drawn:
         return Section("Environment")
-    rows = [(name_of(name), shorten(harmless(value), VALUE_LENGTH)) for name, value in report.environment.items()]
+    rows = [(name_of(name), shorten(harmless(value), DETAIL_LENGTH)) for name, value in report.environment.items()]
 
     def part(head: str, settings: bool) -> Section:
         shown = tuple(row for row in rows if ("." in row[0]) is settings)

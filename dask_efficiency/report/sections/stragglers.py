@@ -26,6 +26,7 @@ from dask_efficiency.show.document import (
 )
 from dask_efficiency.show.figures import (
     NAME_LENGTH,
+    SENTENCES_BESIDE,
     format_bytes,
     format_number,
     format_seconds,
@@ -192,16 +193,12 @@ def _worker_or_host(one: SlowWorker) -> str:
     return name_of(one.worker) if one.worker else name_of(f"all of {one.host[:NAME_LENGTH]}")
 
 
-#: Sentences on the longest tasks; the tables have more. By eye.
-MAX_SENTENCES = 3
-
-
 def skew(report: EfficiencyReport, extent: Extent = SCREEN) -> Section:
     """Prefixes whose tasks or results differ much; on a page all prefixes, folded."""
     sentences = [longest(report, prefix).where for prefix in long_tasks(report)]
     found = section(
         "Skew",
-        *sentences[:MAX_SENTENCES],
+        *sentences[:SENTENCES_BESIDE],
         _skew_times(uneven_times(report), extent.prefixes),
         _skew_sizes(uneven_sizes(report), extent.prefixes),
     )

@@ -38,8 +38,8 @@ _STEPS = (
 )
 #: Most steps of a time axis, so that labels do not overlap.
 MAX_TICKS = 8
-#: Pixels of the areas; below are the labels of the time axis.
-_AREA = 220
+#: Pixels of what a figure draws, without the labels of its axes; and of levels in a cell. By eye.
+CURVE_HEIGHT, _SMALL_LEVELS = 220, 44
 
 
 def through(timeline: Timeline, slices: Sequence[Slice]) -> Shape:
@@ -57,7 +57,7 @@ def through(timeline: Timeline, slices: Sequence[Slice]) -> Shape:
         "threads": f"{most:.0f}" if abs(most - round(most)) < 0.05 else f"{most:.1f}",
         "width": TIMELINE_WIDTH,
         "height": TIMELINE_HEIGHT,
-        "area": _AREA,
+        "area": CURVE_HEIGHT,
     }
 
 
@@ -89,8 +89,6 @@ def _stepped_outline(right: Sequence[int], tops: Sequence[int]) -> str:
     return "".join((*path, f"V{TIMELINE_HEIGHT}Z"))
 
 
-#: Pixels of a figure of levels, on its own and in a cell.
-_LEVELS, _SMALL_LEVELS = 220, 44
 #: Pixels between two lines in which there is room for both names. By eye.
 _ROOM = 11
 
@@ -104,7 +102,7 @@ def levels(block: Levels) -> Shape:
         stacked = [below + max(0, amount) for below, amount in zip(stacked, amounts, strict=True)]
         tops = [TIMELINE_HEIGHT - round(TIMELINE_HEIGHT * min(1.0, amount / block.most)) for amount in stacked]
         outlines.append({"colour": label.colour, "hint": hint_of_area(label), "path": _stepped_outline(right, tops)})
-    height, lines, last = _SMALL_LEVELS if block.small else _LEVELS, [], -math.inf
+    height, lines, last = _SMALL_LEVELS if block.small else CURVE_HEIGHT, [], -math.inf
     for amount, name in sorted(block.lines, reverse=True):
         y = height * (1 - amount / block.most)
         named = y - last >= _ROOM and not block.small
@@ -148,8 +146,8 @@ def _time(seconds: float) -> str:
     return f"{seconds:.0f} s" if seconds >= 1 and seconds % 1 == 0 else format_seconds(seconds)
 
 
-#: Width of a curve in its own coordinates, finer than a screen; and its height in pixels.
-CURVE_WIDTH, CURVE_HEIGHT = 1000, 220
+#: Width of a curve in its own coordinates, finer than a screen.
+CURVE_WIDTH = 1000
 #: Free margin at both ends of a curve, in steps of the width.
 _CURVE_MARGIN = 30
 #: Most labels of a curve's axis of time.

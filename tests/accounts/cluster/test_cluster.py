@@ -15,7 +15,6 @@ from dask_efficiency.accounts.cluster.account import ACTIVITIES, between
 from dask_efficiency.accounts.cluster.cluster import (
     DEPARTED,
     GRACE_NS,
-    MAX_ACTIVITIES,
     MAX_REFUSALS,
     RECENT_NS,
     SILENT_NS,
@@ -23,6 +22,7 @@ from dask_efficiency.accounts.cluster.cluster import (
 )
 from dask_efficiency.accounts.cluster.presence import SLACK_NS, Presence
 from dask_efficiency.accounts.memory import LEVELS, MemoryLevels, encode_levels
+from dask_efficiency.accounts.rows import MAX_APART as MAX_ACTIVITIES
 from dask_efficiency.accounts.rows import OTHER
 from dask_efficiency.accounts.wire.heartbeats import HeartbeatWriter, encode
 from dask_efficiency.accounts.wire.snapshots import Snapshot, SnapshotCauses, encode_not_measured

@@ -186,7 +186,7 @@ def test_slots_that_lack_parallelism_wait_for_the_prefixes_that_run_and_a_task_m
 
 
 def test_the_prefixes_and_keys_that_are_kept_apart_are_bounded(monkeypatch):
-    monkeypatch.setattr(idle, "MAX_PREFIXES", 2)
+    monkeypatch.setattr(idle, "MAX_APART", 2)
     monkeypatch.setattr(idle, "MAX_ALONE", 4)
     weights = IdleWeights(at=0)
     at = 0

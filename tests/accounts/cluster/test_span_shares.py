@@ -3,7 +3,8 @@ from hypothesis import strategies as st
 
 from dask_efficiency.accounts.buckets import CAUSES, Bucket, cause_name
 from dask_efficiency.accounts.cluster.idle import SEEN, ClusterState, IdleWeights, WorkerSlots
-from dask_efficiency.accounts.cluster.span_shares import MAX_SPANS, NOBODY, WHOLE, SpanShares, equal_shares
+from dask_efficiency.accounts.cluster.span_shares import NOBODY, WHOLE, SpanShares, equal_shares
+from dask_efficiency.accounts.rows import MAX_APART as MAX_SPANS
 from dask_efficiency.accounts.worker.balance import UNHELD_BUCKETS
 from tests.strategies import nanoseconds
 

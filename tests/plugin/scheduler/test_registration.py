@@ -11,13 +11,13 @@ from dask_efficiency.plugin.scheduler.registration import RepeatCounter
     ("runs", "repeats"),
     [
         ([(1, "sum"), (1, "sum"), (1, "sum"), (2, "sum"), (3, "load")], {"sum": (4, 4), "load": (1, 2)}),
-        ([*enumerate(["a", "b", "c", "d", "a"])], {"a": (2, 2), "b": (1, 2), "(other)": (2, 2)}),  # MAX_PREFIXES is 2
+        ([*enumerate(["a", "b", "c", "d", "a"])], {"a": (2, 2), "b": (1, 2), "(other)": (2, 2)}),  # MAX_APART is 2
         ([(number, "x" * 100_000) for number in range(2)], {"x" * MAX_PREFIX_LENGTH: (2, 2)}),
     ],
     ids=["tasks and the most runs of one key", "prefixes beyond the bound are one", "names are cut"],
 )
 def test_repeats_are_counted_by_prefix(monkeypatch, runs, repeats):
-    monkeypatch.setattr(registration, "MAX_PREFIXES", 2)
+    monkeypatch.setattr(registration, "MAX_APART", 2)
     counter = RepeatCounter()
     for run in runs:
         counter.add(*run)
@@ -25,7 +25,7 @@ def test_repeats_are_counted_by_prefix(monkeypatch, runs, repeats):
 
 
 def test_repeats_within_tasks_have_the_prefix_of_both(monkeypatch):
-    monkeypatch.setattr(registration, "MAX_PREFIXES", 2)
+    monkeypatch.setattr(registration, "MAX_APART", 2)
     counter = RepeatCounter()
     counter.add(1, "sum")
     for number in (1, 2, 2):

@@ -8,6 +8,7 @@ from hypothesis import HealthCheck, assume, given, settings
 
 from dask_efficiency import EfficiencyReport
 from dask_efficiency.accounts.cluster.scheduler_loop import HOOK, STREAM, LoopBlock, LoopPart, SchedulerLoop
+from dask_efficiency.accounts.details import MAX_DEPTH
 from dask_efficiency.accounts.facts import Facts
 from dask_efficiency.accounts.lines import EVENT_LOOP, NO_CORE, Frame
 from dask_efficiency.plugin.scheduler.replies import Reply, packed
@@ -17,10 +18,8 @@ from dask_efficiency.report.findings import find
 from dask_efficiency.report.replies import _loop, unpacked
 from dask_efficiency.report.sections.culprits import (
     FRAME_LENGTH,
-    HELD_BY_LENGTH,
     LOOP_TITLE,
     MAX_BOXES,
-    MAX_DEPTH,
     MIN_SHARE,
     boxes,
     culprits,
@@ -33,6 +32,7 @@ from dask_efficiency.report.stacks import sampled_stacks
 from dask_efficiency.report.values import GilHolder, LongHold, ProfileRow
 from dask_efficiency.show.document import PAGE, SCREEN, Box, Extent, Flames, Label
 from dask_efficiency.show.drawn_buckets import OTHER_COLOUR
+from dask_efficiency.show.figures import DETAIL_LENGTH as HELD_BY_LENGTH
 from dask_efficiency.show.figures import FEW_ROWS, ROWS_ON_A_SCREEN
 from tests.report.profile_samples import ETL, READ, UPPER, profiled, profiled_reports
 from tests.report.samples import HOSTILE_NAMES, SECOND, anything, by_hand, causes, report_of, seconds
