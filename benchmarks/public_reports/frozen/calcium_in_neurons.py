@@ -39,10 +39,9 @@ EXPECTED = Expected(
     cause="the frames are read and cleaned three times, once for each compute: for maximum, minimum and the result",
     place="the lines of compute, or the function that reads a frame",
     cure="persist the frames, or compute together",
-    says=r"again|(two|three|several|many|2|3|twice|more than one|multiple)[- ]?(times|computations|computes"
-    r"|passes)?.{0,30}"
-    r"(read|load|comput|clean|frame)|more than once|twice|(three|3) times|recomput|repeated|same (tasks|work|keys"
-    r"|data)",
+    says=r"(comput|read|load|run|ran|done|made|clean|execut)\w*.{0,40}(\bagain\b|twice|more than once"
+    r"|(two|three|several|many|2|3|multiple) times|(2|3|2\.\d|3\.\d) ?(x|times))|recomput|repeat|not (kept|persisted)"
+    r"|(same|identical) (tasks?|work|keys?|data|frames)",
     places=(*marked(__file__), function("frame"), function("frames")),
     cures=r"persist|together|one compute|single compute|at once|\bonce\b|keep|dask\.compute|cache",
     never={

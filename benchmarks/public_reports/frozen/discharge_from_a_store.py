@@ -46,9 +46,8 @@ EXPECTED = Expected(
     cause="tasks wait for the network: each for the answer to one small request",
     place="the function that fetches an object, or the line that calls it",
     cure="more requests on their way at once: several objects in a task, asked for together (or more threads)",
-    says=r"network|latency|\brequests?\b|respon|socket|https?\b|server|download|(wait\w*|idle).{0,60}(I/?O|input"
-    r"|outside|answer)"
-    r"|I/?O",
+    says=r"network|latency|\brequests?\b|respon[sd]|socket|\bhttps?\b|\bservers?\b|download|\bI/O\b"
+    r"|(wait\w*|idle).{0,60}(outside|answers?\b|input)",
     places=(*marked(__file__), function("fetch"), function("discharge_of")),
     cures=r"concurren|async|together|at once|at (the )?same time|more threads|threads_per_worker|nthreads"
     r"|thread ?pool|batch"

@@ -38,10 +38,11 @@ EXPECTED = Expected(
     cause="the work is done in the client, while the workers are idle: the function is called before delayed",
     place="the line with delayed, or the function that denoises",
     cure="delayed(function)(arguments)",
-    says=r"(client|script|main|own process|not (on|in|by) the workers?).{0,80}(work|comput|busy|runs?|call|time|does)"
-    r"|(work|comput|busy|runs?|call|time|done).{0,80}(client|script|main process)|workers? (are|were|is|was|have"
-    r"|had|stay\w*) "
-    r"(mostly )?(idle|nothing)|before delayed|delayed.{0,60}(result|called|already)|eager",
+    says=r"(client|script)('s)?\b.{0,60}(busy|comput\w+|work\w*|itself|\bdoes\b)|(in|by|on) the (client|script"
+    r"|main process)"
+    r"|workers? (are|were|is|was|have|had|stay\w*) (mostly )?(idle|nothing)|before delayed|delayed.{0,60}(result"
+    r"|called|already)"
+    r"|eager",
     places=(*marked(__file__), function("denoised")),
     cures=r"delayed\((the )?\w+\)\(|delayed|submit|client\.map|on the workers|in (a )?tasks?|pass the function"
     r"|without calling",

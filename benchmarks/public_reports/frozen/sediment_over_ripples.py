@@ -36,7 +36,8 @@ EXPECTED = Expected(
     cause="chunks go across the order in which the file is stored: each of them is read in tiny pieces from everywhere",
     place="the line that chunks by burst, or that loads",
     cure="chunks along the first dimension, as the file is stored",
-    says=r"chunk.{0,80}(stor|file|disk|layout|order|contiguous|read)|(stor|file|disk|layout|order).{0,80}chunk"
+    says=r"chunk.{0,80}(stored|storage|on disk|\bfiles?\b|layout|contiguous)|(stored|storage|on disk"
+    r"|layout).{0,80}chunk"
     r"|(small|tiny|scattered|strided) (pieces|reads)|read.{0,60}(whole file|many times|again|more than|over and over)"
     r"|along the (first|wrong|last)",
     places=(*marked(__file__),),
