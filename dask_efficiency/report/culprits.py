@@ -135,8 +135,15 @@ def _gil_held_by(report: EfficiencyReport) -> dict[str, str]:
     for prefix, holders in found.items():
         (holder, ns), *_ = holders.most_common(1)
         if ns > MOST * holders.total():
-            held_by[prefix] = holder_text(holder, places[prefix, holder].most_common(1)[0][0])
+            held_by[prefix] = holder_text(holder, _main_place(places[prefix, holder]))
     return held_by
+
+
+def _main_place(places: Counter[Frame]) -> Frame:
+    """Place with most of the time; one of the user's own, if theirs have more together."""
+    (most, ns), *_ = places.most_common(1)
+    own = Counter({place: n for place, n in places.items() if is_own(place)})
+    return own.most_common(1)[0][0] if own.total() > ns else most
 
 
 def _locks_held_by(report: EfficiencyReport) -> dict[str, str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 
 from dask_efficiency.accounts.lines import place_of
@@ -61,13 +61,3 @@ def with_builder(report: EfficiencyReport, found: Finding, *activities: str) -> 
     if not line or names(found.where, line):
         return found
     return replace(found, where=", ".join(filter(None, (found.where, built(line, called)))))
-
-
-def of_inner_graphs(report: EfficiencyReport, small: Finding, found: Iterable[Finding]) -> Finding:
-    """Finding of small tasks; if most of them are of graphs that tasks compute themselves, with these tasks' words."""
-    tasks = tasks_by_prefix(report)
-    sent = sum(count for prefix, count in tasks.items() if prefix in report.computed_by)
-    inner = next((one for one in found if one.page.endswith("#nested-compute")), None)
-    if inner is None or not report.computed_by or sent > (1.0 - MOST) * sum(tasks.values()):
-        return small
-    return replace(small, title=inner.title, where=inner.where, advice=inner.advice, page=inner.page)

@@ -16,9 +16,10 @@ from dask_efficiency.report.computing import GIL, MAY_GO
 from dask_efficiency.report.conditions import NOTHING_KNOWN, Conditions
 from dask_efficiency.report.conditions_of import conditions_of
 from dask_efficiency.report.culprits import find_culprits, lost_prefixes, lost_stacks
-from dask_efficiency.report.cures import of_inner_graphs, tasks_by_prefix, with_builder, with_recipe
+from dask_efficiency.report.cures import tasks_by_prefix, with_builder, with_recipe
 from dask_efficiency.report.endings import ENDINGS, ending_clause, endings, follows
 from dask_efficiency.report.gpu import summary
+from dask_efficiency.report.inner_graphs import of_inner_graphs
 from dask_efficiency.report.kinds import (
     BESIDE,
     OF_SMALL_TASKS,
@@ -320,14 +321,13 @@ def _losses(report: EfficiencyReport, facts: Conditions, exact: Sequence[Profile
         evidence = {"task_seconds": facts.task_seconds, KNOWN: lost / report.mean_threads}
         evidence |= {"times_as_large": float(facts.sizes.times)} if facts.sizes.times > 1 else {}
         of_all = _beside("small-tasks", facts, where=sender_of_most(report), lost_seconds=lost, evidence=evidence)
-        bounded = _bounded(of_all, min(lost / report.mean_threads, largest_saving(report)))
-        saved = report.savings.get("small-tasks")
-        of_all, small = (_with_replay(report, of_all, saved) if saved else bounded), facts.sizes.small
-        plain = of_all = by_fewer_tasks(report, of_all, times=facts.sizes.times, seconds=small.seconds)
+        bounded, saved = min(lost / report.mean_threads, largest_saving(report)), report.savings.get("small-tasks")
+        of_all = _with_replay(report, of_all, saved) if saved else _bounded(of_all, bounded)
+        plain = of_all = by_fewer_tasks(report, of_all, times=facts.sizes.times, seconds=facts.sizes.small.seconds)
         for activity in ("build", "send") if facts.scattered_in_turn else ("build",):
             rows = [(row.stack, row.ns) for row in report.client if row.activity == activity]
             of_all = with_recipe(report, of_all, rows, tasks_by_prefix(report)) if of_all is plain else of_all
-        found.append(of_inner_graphs(report, with_builder(report, of_all, "build"), found))
+        found += [of_inner_graphs(report, with_builder(report, of_all, "build"), found)]
     return found
 
 
@@ -415,8 +415,8 @@ def _with_replay(report: EfficiencyReport, found: Finding, saved: Saved) -> Find
         return found
     if found.kind in BOUNDS:  # of which no replay promises more than the loss takes
         return _bounded(found, min(seconds, bounded_saving(report, found.kind, found.lost_seconds)))
-    interval = (min(low, seconds), max(seconds, high))
-    return replace(found, saves_seconds=seconds, saves_interval=interval, basis=Basis.REPLAYED)
+    low, high = min(low, seconds), max(seconds, high)
+    return replace(found, saves_seconds=seconds, saves_interval=(low, high), basis=Basis.REPLAYED)
 
 
 def _slow_workers(report: EfficiencyReport) -> list[Finding]:

@@ -130,7 +130,7 @@ _CONDITIONS: Mapping[str, Callable[[Conditions], bool]] = {
     "fills-workers": lambda facts: facts.fills_workers,
     "waited-for": lambda facts: bool(facts.waited_for),
     "in-turn": lambda facts: facts.ran_in_turn,
-    "in-rounds": lambda facts: facts.in_rounds and facts.sent_by.rpartition(".")[2] in ("", *ASKS),
+    "in-rounds": lambda facts: facts.in_turn and facts.in_rounds and facts.sent_by.rpartition(".")[2] in ("", *ASKS),
     "longest-slept": lambda facts: facts.longest_slept,
     "made-in-loops": lambda facts: facts.in_loops > 0,
     "made-singly": lambda facts: bool(facts.made_singly),

@@ -72,7 +72,8 @@ def built_by(report: EfficiencyReport, prefix: str) -> str:
 
 def built(line: str, called: str) -> str:
     """Words for a line at which a function built what is computed."""
-    return f"built by `{name_of(called)}` in {name_of(line)}" if called else f"built at {name_of(line)}"
+    public = called and not called.startswith("_")
+    return f"built by `{name_of(called)}` in {name_of(line)}" if public else f"built at {name_of(line)}"
 
 
 def names(text: str, line: str) -> bool:

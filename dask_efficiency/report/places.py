@@ -15,7 +15,7 @@ from dask_efficiency.report.conditions import Conditions
 from dask_efficiency.report.culprits import senders
 from dask_efficiency.report.kinds import SPILLS
 from dask_efficiency.report.lost_time import CauseLoss
-from dask_efficiency.report.made import asked_by, built_by
+from dask_efficiency.report.made import asked_by, built_by, names
 from dask_efficiency.report.memory import byte_seconds
 from dask_efficiency.report.messages import RESULTS, loads
 from dask_efficiency.report.metered import own_labels, spilled_text
@@ -133,7 +133,8 @@ def _culprit_text(report: EfficiencyReport, culprit: Culprit) -> str:
     computed = f", computed by {sentence(culprit.computed_by)}" if culprit.computed_by else ""
     held_by = f"held by {sentence(culprit.held_by)}" if culprit.held_by else ""
     if held_by and culprit.cause == "gil":
-        return f"{held_by}{computed}"
+        waits = f", while `{name_of(culprit.function)}`, {name_of(culprit.line)}, waits"  # the user's own, then
+        return held_by + (computed or (waits if culprit.line and not names(held_by, culprit.line) else ""))
     computed += built_by(report, culprit.prefix) if computed else ""
     if not culprit.line:
         of_tasks = f"tasks of {name_of(culprit.prefix)}" if culprit.prefix else ""

@@ -198,7 +198,7 @@ nested-compute: Tasks that compute a graph of their own
     stack: dask/local.py *
     stack: dask/threaded.py *
     unless: dask/local.py get_sync
-    Make one graph on the client, where tasks take results as arguments: these hold threads while they wait.
+    Make one graph on the client, where tasks take results as arguments, or use pandas and NumPy in tasks.
 imports: Importing modules
     kinds: waits python
     stack: <frozen?importlib*

@@ -161,6 +161,11 @@ CURES = [
         "Pass split_out=4 to that aggregation: all waited for unique-tree",
         {"waited_for": "unique-tree", "threads": 4.0, "sizes": Sizes(in_one=frozenset(["unique-tree"]))},
     ),
+    (
+        "idle/parallelism",
+        "Ask for several together, by one dask.compute(), if none needs another: 30 graphs",
+        {"in_turn": True, "rounds": 30, "graphs": 30, "waited_for": "join", "sent_by": "DataArray.load"},
+    ),
     ("idle/parallelism", "Split the tasks of join, which all waited for", {"waited_for": "join"}),
     ("idle/parallelism", "Shuffle fewer bytes", {"waited_for": "shuffle-barrier", "alone": 0.6}),
     ("idle/parallelism", "Reduce the result, write it to files", {"waited_for": "finalize-hlg", "alone": 0.6}),

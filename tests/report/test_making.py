@@ -26,6 +26,13 @@ from dask_efficiency.show.finding import Finding
 from tests.report.samples import report_of, skew
 
 
+@pytest.fixture(autouse=True)
+def nothing_open() -> None:
+    """Close what tests of observers left open."""
+    for lines in MAKING._open:
+        MAKING.remove(lines)
+
+
 @contextmanager
 def noted() -> Iterator[MadeLines]:
     lines = MadeLines()
