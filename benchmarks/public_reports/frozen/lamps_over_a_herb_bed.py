@@ -28,7 +28,7 @@ from benchmarks.public_reports.programs import (
 
 NEEDS = ()
 CLUSTER = TWO_BY_TWO
-FIELDS = max(2, scaled(17))
+FIELDS = max(2, scaled(19))
 SIDE = 160
 
 EXPECTED = Expected(

@@ -30,7 +30,7 @@ NEEDS = ("pandas", "pyarrow")
 CLUSTER = TWO_BY_TWO
 FILES = 16
 COURIERS = 12
-POINTS = scaled(18_000)
+POINTS = scaled(62_000)
 
 EXPECTED = Expected(
     cause="groupby.apply shuffles all rows, though each courier's are in one partition",
@@ -64,12 +64,12 @@ def prepare() -> None:
                 "second": second,
                 "east": np.cumsum(rng.normal(0, 8, rows) * rides),
                 "north": np.cumsum(rng.normal(0, 8, rows) * rides),
-                "speed": rng.random(rows),
-                "heading": rng.random(rows),
-                "climb": rng.random(rows),
-                "charge": rng.random(rows),
-                "signal": rng.random(rows),
-                "load": rng.random(rows),
+                "speed": rng.random(rows).round(3),
+                "heading": rng.random(rows).round(3),
+                "climb": rng.random(rows).round(3),
+                "charge": rng.random(rows).round(3),
+                "signal": rng.random(rows).round(3),
+                "load": rng.random(rows).round(3),
             }
         )
         table.to_parquet(place / f"couriers-{file:02d}.parquet")

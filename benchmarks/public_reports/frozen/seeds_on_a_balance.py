@@ -27,7 +27,7 @@ from benchmarks.public_reports.programs import (
 
 NEEDS = ()
 CLUSTER = TWO_BY_TWO
-SEEDS = scaled(9000)
+SEEDS = scaled(18_000)
 BATCH = 500
 
 EXPECTED = Expected(

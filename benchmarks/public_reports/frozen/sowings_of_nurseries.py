@@ -28,7 +28,7 @@ from benchmarks.public_reports.programs import (
 NEEDS = ("pandas", "pyarrow")
 CLUSTER = TWO_BY_TWO
 FILES = 8
-ROWS = scaled(170_000)
+ROWS = scaled(560_000)
 SPECIES = 60
 
 EXPECTED = Expected(

@@ -28,7 +28,7 @@ from benchmarks.public_reports.programs import (
 
 NEEDS = ()
 CLUSTER = TWO_BY_TWO
-FRAMES = scaled(500)
+FRAMES = scaled(840)
 SIDE = 100
 CARDS = 40
 

@@ -30,7 +30,7 @@ NEEDS = ()
 CLUSTER = {"n_workers": 1, "threads_per_worker": 2}
 GOOD_CLUSTER = TWO_BY_ONE
 COLONIES = 24
-STEPS = scaled(2_600_000)
+STEPS = scaled(3_600_000)
 MOVES = ((0, 1), (0, -1), (1, 0), (-1, 0))
 
 EXPECTED = Expected(
