@@ -29,7 +29,7 @@ from benchmarks.public_reports.programs import (
 NEEDS = ()
 CLUSTER = {"n_workers": 1, "threads_per_worker": 4}
 GOOD_CLUSTER = TWO_BY_ONE
-PAGES = scaled(64)
+PAGES = scaled(100)
 NAMES_OF_PAGE = 22
 WRECKS = 400
 

@@ -19,8 +19,8 @@ from benchmarks.public_reports.programs import MORE_WORKERS, PROCESSES, Expected
 
 NEEDS = ("pandas", "pyarrow")
 CLUSTER = {"n_workers": 2, "threads_per_worker": 2, "memory_limit": "600MiB"}
-YEARS = scaled(100)
-SURVEYS = 40_000
+YEARS = scaled(160)
+SURVEYS = 28_000
 
 EXPECTED = Expected(
     cause="the shuffle by tasks of set_index has thousands of small tasks, and keeps and spills the whole table",

@@ -37,7 +37,7 @@ EXPECTED = Expected(
     says=r"(many|small|short|tiny|little).{0,30}(tasks?|values?|futures?|pieces)"
     r"|tasks? (are|is|were) (too )?(short|small|tiny)|overhead|scheduler.{0,40}busy|scatter",
     places=(*marked(__file__), function("spread")),
-    cures=r"(larger|bigger|longer|fewer|more work).{0,30}(tasks?|lists?|arrays?|pieces|values|futures|each|per)"
+    cures=r"(larger?|bigger|longer|fewer|more work).{0,30}(tasks?|lists?|arrays?|pieces|values|futures|each|per)"
     r"|many .{0,30}(in one|per|each|at once)|batch|\bbags?\b|chunk"
     r"|(join|merge|combin|group)\w* .{0,30}(tasks?|values|numbers|calls)",
     never={
