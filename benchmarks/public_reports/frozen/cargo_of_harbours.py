@@ -30,7 +30,7 @@ from benchmarks.public_reports.programs import (
 
 NEEDS = ("pandas", "pyarrow")
 CLUSTER = TWO_BY_TWO
-HARBOURS = scaled(110)
+HARBOURS = scaled(155)
 LOADS = 100_000
 
 EXPECTED = Expected(

@@ -29,7 +29,7 @@ from benchmarks.public_reports.programs import (
 NEEDS = ("xarray",)
 CLUSTER = TWO_BY_TWO
 SIDE = 150
-ACROSS = scaled(26)
+ACROSS = scaled(34)
 COLOURS = 6
 
 EXPECTED = Expected(

@@ -19,7 +19,7 @@ from benchmarks.public_reports.programs import COMPUTED_AGAIN, LOCK, PROCESSES, 
 
 NEEDS = ()
 CLUSTER = {"n_workers": 2, "threads_per_worker": 1, "memory_limit": "500MiB"}
-TANKS = scaled(70)
+TANKS = scaled(150)
 LARVAE = 3000
 SIDE = 24
 WEIGHTS = 20_000_000

@@ -28,7 +28,7 @@ from benchmarks.public_reports.programs import (
 
 NEEDS = ()
 CLUSTER = TWO_BY_TWO
-LEDGERS = scaled(900)
+LEDGERS = scaled(1200)
 COINS = 90
 YEARS = 30
 

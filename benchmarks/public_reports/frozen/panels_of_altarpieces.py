@@ -29,7 +29,7 @@ from benchmarks.public_reports.programs import (
 
 NEEDS = ()
 CLUSTER = TWO_BY_TWO
-PANELS = scaled(9000)
+PANELS = scaled(11_500)
 SHAPE = (60, 80)
 VISITS = 6
 

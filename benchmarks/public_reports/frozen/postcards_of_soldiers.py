@@ -29,7 +29,7 @@ from benchmarks.public_reports.programs import (
 
 NEEDS = ()
 CLUSTER = TWO_BY_TWO
-POSTCARDS = scaled(1600)
+POSTCARDS = scaled(3000)
 
 EXPECTED = Expected(
     cause="a partition for each small file: the graph and the overhead of thousands of short tasks",

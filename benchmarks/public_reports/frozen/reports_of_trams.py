@@ -28,7 +28,7 @@ from benchmarks.public_reports.programs import (
 
 NEEDS = ("pandas", "pyarrow")
 CLUSTER = TWO_BY_TWO
-TRAMS = scaled(70)
+TRAMS = scaled(190)
 REPORTS = 30_000
 
 EXPECTED = Expected(

@@ -31,7 +31,7 @@ NEEDS = ()
 CLUSTER = TWO_BY_TWO
 TILE = 1024
 TILES = scaled(28)
-PASSES = 8
+PASSES = 14
 
 EXPECTED = Expected(
     cause="the script sends all pixels to the workers, tile by tile, and gathers as many: moving them takes the time",

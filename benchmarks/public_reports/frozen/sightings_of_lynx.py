@@ -28,9 +28,9 @@ from benchmarks.public_reports.programs import (
 
 NEEDS = ("pandas", "pyarrow")
 CLUSTER = TWO_BY_TWO
-FILES = scaled(140)
+FILES = scaled(320)
 ANIMALS = 8
-FIXES = 6500
+FIXES = 2800
 
 EXPECTED = Expected(
     cause="groupby-apply shuffles all rows between the workers, although each animal is in one partition already",

@@ -27,7 +27,7 @@ from benchmarks.public_reports.programs import (
 
 NEEDS = ()
 CLUSTER = TWO_BY_TWO
-HOURS = scaled(9500)
+HOURS = scaled(18_000)
 DAYS = 20
 
 EXPECTED = Expected(
