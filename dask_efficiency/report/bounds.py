@@ -7,12 +7,14 @@ from dataclasses import replace
 from dask_efficiency.accounts.buckets import Bucket, cause_name
 from dask_efficiency.report.kinds import OF_CHAINS, OTHERS
 from dask_efficiency.report.model import EfficiencyReport
-from dask_efficiency.show.finding import Basis, Finding
+from dask_efficiency.show.finding import KNOWN, Basis, Finding
 
 #: Evidence key: seconds that the cure of a loss saves where these are too few to be promised.
 OF_CURE = "cure_saves_seconds"
 #: Seconds of a task below which most of it is the time to call it: Dask spends about as much on each.
 CALLING = 0.001
+#: What a client does for each task of its own: it sends small inputs to workers, and lets go of futures.
+OF_EACH_TASK = frozenset({"send", "release"})
 CORE = cause_name(Bucket.THREAD_NONCPU, "core")
 
 
@@ -57,16 +59,21 @@ def bounded_saving(report: EfficiencyReport, kind: str, lost_seconds: float) -> 
 
 
 def by_fewer_tasks(report: EfficiencyReport, one: Finding, *, times: int, seconds: float) -> Finding:
-    """Widen a replayed saving by larger partitions, so many ``times`` as large, of tasks of so many ``seconds``.
+    """Widen a saving by larger partitions, so many ``times`` as large, of tasks of so many ``seconds``.
 
-    A replay has the cluster's work for fewer tasks: the client has less to do, too, and tiny tasks are mostly the time
-    to call them.
+    A replay, and a bound, have the cluster's work for fewer tasks: the client has less to do, too, and tiny tasks are
+    mostly the time to call them.
     """
-    if one.saves_interval is None or times <= 1:
+    if times <= 1 or one.saves_seconds is None:
         return one
-    calling = report.cluster_seconds - largest_saving(report) if seconds < CALLING else 0.0
+    tiny, fewer = seconds < CALLING, 1.0 - 1.0 / times
+    if one.saves_interval is None:
+        of_each = sum(row.idle_ns for row in report.client if row.activity in OF_EACH_TASK) / 1e9 if tiny else 0.0
+        known = one.evidence.get(KNOWN, 0.0) + fewer * of_each
+        return replace(one, saves_seconds=one.saves_seconds + fewer * of_each, evidence={**one.evidence, KNOWN: known})
+    calling = report.cluster_seconds - largest_saving(report) if tiny else 0.0
     low, high = one.saves_interval
-    return replace(one, saves_interval=(low, high + (1.0 - 1.0 / times) * (report.client_seconds + calling)))
+    return replace(one, saves_interval=(low, high + fewer * (report.client_seconds + calling)))
 
 
 def kept_promise(report: EfficiencyReport, one: Finding, least: float) -> Finding:

@@ -93,7 +93,7 @@ def _may_wait(facts: Conditions) -> bool:
 
 
 #: Methods of libraries' collections that compute one of them, and nothing else.
-ASKS = ("load", "compute", "persist")
+ASKS = ("load", "compute", "persist", "values", "to_numpy", "item", "__array__")
 #: Conditions of cures by name.
 _CONDITIONS: Mapping[str, Callable[[Conditions], bool]] = {
     "for-gpus": lambda facts: facts.gpu_waiting > MOST,

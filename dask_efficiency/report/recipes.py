@@ -238,6 +238,12 @@ vindex: Points of an array picked one by one
     stack: dask/array/core.py *_vindex*
     share: 0.3
     If all rows are wanted of all columns, use x[rows][:, columns]: this picks each point by itself.
+delayed-takes-collections: Calls of delayed functions optimize the graphs of what they take
+    kinds: client
+    stack: dask/delayed.py *unpack_collections > dask/_expr.py *
+    stack: dask/delayed.py *unpack_collections > dask/*/optimization.py *
+    share: 0.3
+    Use map_blocks() or map_partitions(), or pass parts by to_delayed(): each call goes through the graph.
 joblib-on-dask: joblib sends its calls to Dask
     kinds: client
     stack: joblib/parallel.py Parallel.__call__
@@ -402,6 +408,17 @@ rows-in-any-order: Rows picked by positions in any order, by small tasks
     tasks: shuffle-split* shuffle-taker* *-shuffle-split*
     share: 0.3
     Sort the positions, or shuffle within chunks and change the order of these: each is cut for each other.
+shuffled-by-tasks: A shuffle by tasks, one for each part of each partition
+    kinds: small-tasks
+    tasks: split-taskshuffle* group-taskshuffle* taskshuffle* split-stage* group-stage*
+    share: 0.3
+    Pass shuffle_method="p2p", or have fewer partitions: by tasks, each part of each has a task of its own.
+sorted-by-small-tasks: set_index computes its input, and shuffles it, by small tasks
+    kinds: small-tasks
+    tasks: repartitionquantiles* set_partitions_pre* shuffle-transfer* p2pshuffle* sort_index* min max
+    also-tasks: repartitionquantiles*
+    share: 0.3
+    Do without it, or pass divisions= or sorted=True, or have fewer partitions: it reads its input twice.
 repartition: Small tasks of repartition
     kinds: small-tasks
     tasks: repartition*

@@ -343,6 +343,12 @@ SEEN = [
     ),
     _seen("actors", "client", "7: me/job.py main > distributed/actor.py ActorFuture.result > ~threading.py Event.wait"),
     _seen(
+        "delayed-takes-collections",
+        "client",
+        "9: me/fit.py main > dask/delayed.py DelayedLeaf.__call__ > dask/delayed.py unpack_collections > "
+        "dask/_expr.py HLGExpr._optimized_dsk > dask/array/optimization.py optimize",
+    ),
+    _seen(
         "joblib-on-dask",
         "client",
         "9: me/fit.py main > joblib/parallel.py Parallel.__call__ > joblib/parallel.py Parallel._retrieve",
@@ -610,6 +616,10 @@ HEALTHY = [
     (
         "client",
         _stacks("9: me/fit.py main > joblib/parallel.py Parallel.__call__ > joblib/parallel.py Parallel._retrieve"),
+    ),
+    (
+        "client",
+        _stacks("9: me/fit.py main > dask/delayed.py DelayedLeaf.__call__ > dask/delayed.py unpack_collections"),
     ),
     # the first model of a library imports it
     (

@@ -10,12 +10,12 @@ import pytest
 from hypothesis import given
 
 from dask_efficiency import EfficiencyReport, load_report
-from dask_efficiency.report.bounds import bounded_saving, largest_saving, without_others
+from dask_efficiency.report.bounds import bounded_saving, by_fewer_tasks, largest_saving, without_others
 from dask_efficiency.report.conditions_of import conditions_of
 from dask_efficiency.report.findings import find, headline
 from dask_efficiency.report.lost_time import lost_time
-from dask_efficiency.report.values import Saved
-from dask_efficiency.show.finding import Basis
+from dask_efficiency.report.values import ClientRow, Saved
+from dask_efficiency.show.finding import KNOWN, Basis, Finding
 from tests.report.samples import causes, report_of, reports, seconds
 
 FILES = sorted((Path(__file__).parents[1] / "data" / "diagnoses").glob("*.json"))
@@ -98,3 +98,19 @@ def test_a_loss_whose_cure_saves_nothing_stays_a_finding_without_a_saving() -> N
     small = crowded(cpu=39.0, gil=1.0, cores=4.0)  # 2.5 % of the run
     assert find(small) == ()
     assert lost_time(small).parts
+
+
+def test_of_tiny_tasks_what_the_client_does_for_each_is_saved_with_them() -> None:
+    second = 1_000_000_000
+    rows = [("send", 3, 2), ("release", 4, 4), ("build", 5, 5), ("wait", 6, 1)]
+    client = tuple(ClientRow(activity, (), ns * second, idle * second, 0) for activity, ns, idle in rows)
+    report = report_of(client=client)
+    one = Finding(
+        "small-tasks", "Too many small tasks", "", saves_seconds=2.0, basis=Basis.BOUNDED, evidence={KNOWN: 1.0}
+    )
+    larger = by_fewer_tasks(report, one, times=4, seconds=0.0001)
+    assert (larger.saves_seconds, larger.evidence[KNOWN]) == (2.0 + 0.75 * 6, 1.0 + 0.75 * 6)
+    assert by_fewer_tasks(report, one, times=4, seconds=0.01).saves_seconds == 2.0
+    assert by_fewer_tasks(report, one, times=1, seconds=0.0001) is one
+    unknown = replace(one, saves_seconds=None, basis=Basis.UNKNOWN)
+    assert by_fewer_tasks(report, unknown, times=4, seconds=0.0001) is unknown

@@ -276,6 +276,26 @@ def test_the_gil_is_held_by_whoever_holds_it_for_most_of_the_time_at_any_lines()
     assert profiled(gil_holders=(*holders, replace(other, ns=8))).culprits[0].held_by == ""
 
 
+def test_the_user_s_own_lines_that_hold_the_gil_go_before_a_library_s_that_holds_it_less() -> None:
+    own = [GilHolder("clean", "load", (Frame("parse", "etl.py", number),), 2) for number in (1, 2, 2, 3)]
+    library = Frame("read_csv", "/opt/venv/lib/python3.12/site-packages/pandas/io/parsers/readers.py", 9)
+    of_library = GilHolder("clean", "load", (library,), 7)
+    assert profiled(gil_holders=(*own, of_library)).culprits[0].held_by == "`parse` in etl.py:2 (prefix load)"
+    of_library = replace(of_library, ns=9)
+    assert profiled(gil_holders=(*own, of_library)).culprits[0].held_by == "`read_csv` in readers.py:9 (prefix load)"
+
+
+def test_beside_a_library_that_holds_the_gil_the_user_s_own_line_that_waits_is_named() -> None:
+    library = (Frame("read_csv", "/opt/venv/lib/python3.12/site-packages/pandas/io/parsers/readers.py", 9),)
+    for stack, end in (
+        (library, ", while `StringMethods.upper`, etl.py:88, waits"),
+        ((CLEAN,), "`clean` in etl.py:88 (prefix load)"),
+    ):
+        report = profiled(gil_holders=(GilHolder("clean", "load", stack, 5),))
+        (gil,) = (one for one in find(report) if one.kind == "thread-noncpu/gil")
+        assert gil.where.endswith(end)
+
+
 def looks_at_a_lock(looks: int, *holders: tuple[str, tuple[Frame, ...], int]) -> tuple[LockLook, ...]:
     counted = (LockLook("clean", LOOKS, (), looks), LockLook("clean", WAITING, (), 3 * looks))
     return counted + tuple(LockLook("clean", *holder) for holder in holders)

@@ -97,6 +97,18 @@ def test_tasks_by_prefix_are_enough_for_some() -> None:
     picked = {"shuffle-split": 2025.0, "shuffle-taker": 2025.0, "sum": 90.0}
     assert recipe_for("small-tasks", prefixes=picked).name == "rows-in-any-order"
     assert recipe_for("small-tasks", prefixes={**windows, "getitem-overlap-sum": 1}).name == "rechunked"
+    by_tasks = {"split-stage": 2197, "split-taskshuffle": 2080, "sort_index": 160, "repartitionquantiles": 209}
+    assert recipe_for("small-tasks", prefixes=by_tasks).name == "shuffled-by-tasks"
+    sorting = {
+        "p2pshuffle": 190,
+        "repartitionquantiles": 245,
+        "set_partitions_pre": 190,
+        "read-csv": 380,
+        "getitem": 570,
+    }
+    assert recipe_for("small-tasks", prefixes=sorting).name == "sorted-by-small-tasks"
+    assert recipe_for("small-tasks", prefixes={**sorting, "repartitionquantiles": 0, "getitem": 5_000}) is None
+    assert recipe_for("small-tasks", prefixes={"p2pshuffle": 190, "min": 190, "max": 190}) is None
     cut = {"getitem": 5664, "concatenate": 1088, "getitem-overlap": 64, "mean": 150}
     assert recipe_for("small-tasks", prefixes=cut).name == "cut-overlaps"
     assert recipe_for("small-tasks", prefixes={"getitem": 5664, "concatenate": 1088}) is None
