@@ -124,6 +124,10 @@ def client_doing(
         frames = [frame for frame in max(own_rows, key=of).stack if is_the_users(frame.file)]
         if len(frames) > 1 and frames[-1][1:] == place[1:]:
             within, called_at = frames[-1].function, place_of(frames[-2])
+    if not within and there and place.function.rpartition(".")[2].startswith("__"):
+        frames = [frame for frame in max(there, key=of).stack if is_the_users(frame.file)]
+        function = frames[-1].function.partition(".<locals>")[0] if frames and frames[-1][1:] == place[1:] else "<"
+        within = "" if function.startswith("<") else function
     return ClientDoing(words, activity, place, most / whole, for_dask, within, called_at, by_library)
 
 

@@ -150,6 +150,13 @@ def test_the_number_of_computations_is_said_of_a_line_that_waits_for_each() -> N
         assert client_line(report, client_doing(report)) == f"{beginning}`open_mfdataset` in load.py:12"
 
 
+def test_of_a_call_of_an_object_the_user_s_function_is_named_too() -> None:
+    call = OPEN._replace(function="DelayedLeaf.__call__")
+    for function, end in (("<module>", ""), ("fit", ", in `fit`"), ("fit.<locals>.<listcomp>", ", in `fit`")):
+        report = report_of(client=(client_row("build", LOAD._replace(function=function), call, seconds=9),))
+        assert client_line(report, client_doing(report)) == f"`__call__` in load.py:12{end}"
+
+
 def test_the_line_that_waits_for_graphs_need_not_be_that_of_most_time() -> None:
     rows = (
         client_row("compute", LOAD, seconds=6),
