@@ -39,8 +39,7 @@ one-by-one: The client waited for each result
     sent-by-library: Look for an option by which {sent_by} computes less: it sent {graphs}, one after the other.
     Send tasks together, as by client.map, and gather their results together: {graphs} came one by one.
 small-tasks: Too many small tasks
-    made-singly: Call {made_singly} once, with all parts or paths: {singles} calls made a dataframe each.
-    made-in-loops: Call it once, for all that the loop goes through: it made {in_loops} of several tasks each.
+    made-singly: Call {made_singly} once, with all parts or paths of a kind: {singles} dataframes were made one by one.
     many-operations: Do more in each task, by map_partitions() or map_blocks(): {small} are of {operations} operations.
     larger: {resized}.
     Make partitions bigger, or fuse tasks: those of {task} end before the scheduler hands out more.
@@ -76,7 +75,7 @@ client: No work on the cluster
     many-graphs: Send tasks together, as by client.map or one dask.compute(): each of {graphs} took the client time.
     pickles: Keep large objects out of graphs: load them in tasks, or send them ahead by client.scatter.
     built-of-much: Pass large lists as arrays, or by delayed(traverse=False): the client goes through them by item.
-    made-singly: Call {made_singly} once, with all parts or paths: {singles} calls made a dataframe each.
+    made-singly: Call {made_singly} once, with all parts or paths of a kind: {singles} dataframes were made one by one.
     long-built: Build fewer tasks, by collections' own operations instead of a loop, and compute all of them together.
     graph-built: Build fewer tasks: bigger partitions, and collections' own operations instead of a loop.
     lets-go: Submit fewer and larger tasks: the client tells the scheduler of each future that it lets go of.

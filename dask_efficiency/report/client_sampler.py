@@ -90,7 +90,7 @@ _SENDS = re.compile(r"(?:^|\.)_?(?:scatter|upload_\w+|_upload_\w+)$")
 _WAITING = re.compile(r"[\\/](?:threading|queue|selectors)\.py$")
 _SERVERS = re.compile(r"[\\/](?:scheduler|worker|nanny|shuffle[\\/]\w+)\.py$")
 #: Files of joblib that wait for what it sent away, and its module that sends it to Dask.
-_JOBLIB, _JOBLIB_ON_DASK = re.compile(r"[\\/]joblib[\\/](?:parallel|_dask)\.py$"), "joblib._dask"
+_ON_DASK, _JOBLIB_ON_DASK = re.compile(r"[\\/]joblib[\\/](?:parallel|_dask)\.py$"), "joblib._dask"
 _TASKS_FILE = fitting(folder_of(asyncio) + "tasks.py")
 
 
@@ -296,7 +296,7 @@ class ClientWindow:
         state = threads.state(ident)
         if state in (RUNNING, GIL):
             return COMPUTE, shown
-        if stack and _JOBLIB.search(stack[-1].file) and _JOBLIB_ON_DASK in sys.modules:  # it sleeps until tasks end
+        if stack and _ON_DASK.search(stack[-1].file) and self._joblib_waits(stack[-1].file):
             return self._waits(threads, WAIT), shown
         if state == UNKNOWN:
             state = LOCK if stack and _WAITING.search(stack[-1].file) else OWN
@@ -321,6 +321,10 @@ class ClientWindow:
         if not activity and awaited and awaited[-1].file == _TASKS_FILE and awaited[-1].function == "sleep":
             return "sleep", shown
         return activity or (WAIT if has_outstanding(self._client) else AWAIT), shown
+
+    def _joblib_waits(self, file: str) -> bool:
+        """True if joblib, which sleeps until batches end, waits for Dask and not for processes of its own."""
+        return _JOBLIB_ON_DASK in sys.modules and (file.endswith("_dask.py") or has_outstanding(self._client))
 
     def _waits(self, threads: Threads, activity: str) -> str:
         """Activity of the threads that work for the client while it waits for them."""

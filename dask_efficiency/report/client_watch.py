@@ -19,7 +19,7 @@ from dask_efficiency.accounts.cluster.windows import MAX_ARRIVALS, Interval
 from dask_efficiency.accounts.intake import fitting
 from dask_efficiency.accounts.lines import MAX_GRAPHS, Frame, graph_name, is_the_users, place_of
 from dask_efficiency.plugin.patches import CLIENT_CLASS, Replacements
-from dask_efficiency.report.making import MAKING, MadeLines
+from dask_efficiency.report.making import MadeLines
 from dask_efficiency.report.source_files import cell_of
 from dask_efficiency.report.values import PHASES, GraphsSent
 
@@ -91,15 +91,15 @@ class ClientObserver:
     def add(self, phases: ClientPhases) -> None:
         """Start observing for one more report."""
         self._reports += (phases,)
-        MAKING.add(phases.made)
         if len(self._reports) == 1:
             self._client._dask_efficiency_observer = self
             self._replacements.put(CLIENT_CLASS, self._client, self._observed)
+        phases.made.open(self._client)
 
     def remove(self, phases: ClientPhases) -> None:
         """Stop observing for a report; the last one restores the client."""
         self._reports = tuple(other for other in self._reports if other is not phases)
-        MAKING.remove(phases.made)
+        phases.made.close()
         if not self._reports:
             self._replacements.put_back()
             self._client.__dict__.pop("_dask_efficiency_observer", None)

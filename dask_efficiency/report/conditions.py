@@ -136,8 +136,6 @@ class Conditions:
     #: Function that it called at one line for a dataframe each of many files or parts, and how often.
     made_singly: str = ""
     singles: int = 0
-    #: Arrays and bags that a line in a loop made, if loops made most tasks.
-    in_loops: int = 0
     #: True if it waited for many graphs one after the other at that line, for most of the client's time.
     in_turn: bool = False
     #: Objects in lists and the like that were pickled one by one for clients.
@@ -310,7 +308,6 @@ class Conditions:
             "times": format_number(self.times_read_back, digits=2),
             "sent_by": name_of(self.sent_by),
             "made_singly": name_of(self.made_singly),
-            "in_loops": format_count(self.in_loops, "collection"),
             "singles": format_number(self.singles),
             "loop_busy": format_share(self.loop_busy),
             "loop_by": name_of(self.loop_by),

@@ -37,7 +37,7 @@ from dask_efficiency.report.blocks import (
 from dask_efficiency.report.conditions import NOTHING_MOVED, OF_THREADS, ROUND_TRIPS, Conditions
 from dask_efficiency.report.gil import longest_holder, share_of_holders, under_gil, works_on_text
 from dask_efficiency.report.gpu import waiting_seconds
-from dask_efficiency.report.made import made_in_loops, made_singly
+from dask_efficiency.report.made import made_singly
 from dask_efficiency.report.memory_needs import needs_of
 from dask_efficiency.report.messages import kind_of, loads, objects_fetched
 from dask_efficiency.report.model import EfficiencyReport
@@ -143,9 +143,8 @@ def conditions_of(report: EfficiencyReport) -> Conditions:
         building=sum(row.ns for row in report.client if _goes_by_item(row)) / 1e9 / tasks if tasks else 0.0,
         polls=_polls(report),
         sent_by=sender.line.function if sender is not None and sender.by_library else "",
-        made_singly=single.called,
-        singles=single.collections,
-        in_loops=made_in_loops(report).collections,
+        made_singly=single.called if single.frames else "",
+        singles=single.frames,
         in_turn=sender is not None and sender.share > MOST and waited_in_turn(report, sender.line),
         objects_fetched=objects_fetched(report),
         data_in_graphs=any(kind_of(load) in ("large-graph", "heavy-tasks") for load in loads(report)),

@@ -200,6 +200,7 @@ class efficiency_report:  # noqa: N801  # named as distributed names its context
         try:
             yield
         finally:
+            self._phases.made.close()
             if self._sampled is not None:
                 SAMPLER.close(self._sampled)
 
@@ -277,8 +278,7 @@ class efficiency_report:  # noqa: N801  # named as distributed names its context
         self._observer: ClientObserver | None = None
         self._sampled: ClientWindow | None = None
         self._notes: list[str] = []
-        self._window = uuid.uuid4().hex
-        self._phases = ClientPhases(self._name, str(uuid.uuid4()))
+        self._window, self._phases = uuid.uuid4().hex, ClientPhases(self._name, str(uuid.uuid4()))
         self._place = calling_line(caller)
         self._thread, self._task = threading.get_ident(), None
         self._started = time.time()

@@ -132,7 +132,6 @@ _CONDITIONS: Mapping[str, Callable[[Conditions], bool]] = {
     "in-turn": lambda facts: facts.ran_in_turn,
     "in-rounds": lambda facts: facts.in_turn and facts.in_rounds and facts.sent_by.rpartition(".")[2] in ("", *ASKS),
     "longest-slept": lambda facts: facts.longest_slept,
-    "made-in-loops": lambda facts: facts.in_loops > 0,
     "made-singly": lambda facts: bool(facts.made_singly),
     "sends": lambda facts: facts.client_activity == "send",
     "many-graphs": lambda facts: facts.graphs >= MANY_GRAPHS and facts.client_phase in ("optimize", "upload", "calls"),
@@ -377,7 +376,7 @@ idle/parallelism: Threads idle, too few tasks at a time
     chained: More workers do not help: one chain of tasks is {chain} of the makespan.
     fills-workers: Use fewer threads per worker, or run other work with {waited_for}: each of its tasks fills a worker.
     in-turn: Break up the chain, such as by adding up in pairs: tasks of {waited_for} ran one after the other.
-    in-rounds: Ask for several together, by one dask.compute(), if none needs another: {graphs} came one by one.
+    in-rounds: Ask for several at once, if none needs another, or split the longest tasks: {graphs} came one by one.
     waited-for: Split the tasks of {waited_for}, which all waited for, or run other work with them.
     one-task: One task ran at a time on {threads} threads: a chain, or a client that waits for each result.
     smaller: Make partitions {smaller_by} times smaller{smaller_to}: {few} are too few for {threads} threads.

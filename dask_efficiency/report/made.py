@@ -10,49 +10,35 @@ from dask_efficiency.show.figures import name_of, sentence
 from dask_efficiency.show.finding import MOST
 
 #: Share of the tasks from which parts of collections explain them; and share of the chunks of the most finely cut array
-#: that one has which others were made of, by joining and broadcasting. Guesses.
-AS_MANY, AS_FINE = 0.25, 0.1
-#: Collections of one line from which a loop made them, or dataframes are parts of one. A guess.
+#: from which another one is as finely cut. Guesses.
+AS_MANY, AS_FINE = 0.25, 0.5
+#: Dataframes of one line from which they are parts of one. A guess.
 MANY = 50
-#: Functions that make one dataframe of many files or parts.
-_OF_MANY = re.compile(r"(?:from|read)_")
-NOT_MADE = Made("", 0, 0, 0, ())
+NOT_MADE = Made("", 0, 0, 0, 0, ())
 
 
 def made_most(report: EfficiencyReport) -> tuple[str, str]:
     """Line of the first collection that was cut about as finely as that of most tasks, and its call.
 
     Where no collection has that many parts, it is the line that made most parts of many. Empty where far more tasks ran
-    than parts were made: dataframes know theirs only when they are sent.
+    than parts were made, as dataframes know theirs only when they are sent; and for a line that computes, too: what it
+    computes may have been made before.
     """
     line, single = made_singly(report)
     if line:
         return line, single.called
-    ran = _ran(report)
+    ran = sum(skew.count for skew in report.skew.values())
     finest = max((one.largest for one in report.made.values()), default=0)
     if finest >= AS_MANY * ran > 0:
         line = next(line for line, one in report.made.items() if one.largest >= AS_FINE * finest)
     else:
         parts = {line: made.parts for line, made in report.made.items()}
         line = max(parts, key=parts.__getitem__, default="")
-        most = line and parts[line] > max(MOST * sum(parts.values()), AS_MANY * ran)
-        if not most and report.made.get(line, NOT_MADE) != made_in_loops(report):
+        if not line or parts[line] <= max(MOST * sum(parts.values()), AS_MANY * ran):
             return "", ""
-    return (line, report.made[line].called) if line else ("", "")
-
-
-def _ran(report: EfficiencyReport) -> int:
-    return sum(skew.count for skew in report.skew.values())
-
-
-def made_in_loops(report: EfficiencyReport) -> Made:
-    """Collections, each of several parts, of the line of a loop that made most of them, if loops made most tasks."""
-    parts = sum(one.parts for one in report.made.values())
-    found = [one for one in report.made.values() if one.collections >= MANY and 1 < one.largest < AS_MANY * parts]
-    of_loops = sum(one.parts for one in found)
-    if of_loops <= MOST * parts or of_loops < AS_MANY * _ran(report):
-        return NOT_MADE
-    return max(found, key=lambda one: one.parts, default=NOT_MADE)
+    if any(names(text, line) for text in report.computed_by.values()):
+        return "", ""
+    return line, report.made[line].called
 
 
 def asked_by(report: EfficiencyReport, prefix: str) -> str:
@@ -83,6 +69,5 @@ def names(text: str, line: str) -> bool:
 
 def made_singly(report: EfficiencyReport) -> tuple[str, Made]:
     """Line with dataframes that it made of a file or part each, by a function that takes many; empty if few."""
-    found = [(line, one) for line, one in report.made.items() if one.collections >= MANY and not one.parts]
-    found = [(line, one) for line, one in found if _OF_MANY.match(one.called)]
-    return max(found, key=lambda each: each[1].collections, default=("", NOT_MADE))
+    found = [(line, one) for line, one in report.made.items() if one.frames >= MANY]
+    return max(found, key=lambda each: each[1].frames, default=("", NOT_MADE))

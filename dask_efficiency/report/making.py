@@ -15,7 +15,7 @@ from collections import Counter
 from collections.abc import Callable
 from functools import wraps
 from importlib import import_module
-from types import FrameType
+from types import CodeType, FrameType
 from typing import Any
 
 from dask.utils import key_split
@@ -28,6 +28,8 @@ from dask_efficiency.report.values import Made
 
 #: Lines kept, and prefixes of each. Guesses, to bound memory and the report.
 MAX_LINES, MAX_PREFIXES = 1_000, 8
+#: Parts that are told apart: an array that nobody computes may have any number of chunks.
+MAX_PARTS = 1 << 53
 #: Dask's functions that make a known collection once more, with other tasks.
 _AGAIN = frozenset({"compute", "persist", "optimize"})
 #: Library that imports Dask's arrays only as it makes the first one.
@@ -36,28 +38,29 @@ _LAZY = "xarray"
 _OF_TASKS = "Dask-"
 #: Part of the names of nested functions: a decorator's wrapper is not what a user calls.
 _WITHIN = "<locals>"
-
-
-def _blocks(array: Any) -> int:
-    return math.prod(map(len, array.chunks))
+#: Functions that make one dataframe of many files or parts.
+_OF_MANY = re.compile(r"\b(?:from_delayed|from_map|read_(?:csv|table|fwf|json|parquet|orc|hdf))\b(?=\()")
+_FRAMES = "dask.dataframe.dask_expr._collection"
 
 
 #: Module and class of a collection, the function of it that is looked at, its number of parts, and its name if it is
-#: cheap to tell. A dataframe knows its partitions only once it is optimized.
+#: cheap to tell. A dataframe knows its partitions only once it is optimized; a delayed function is called later.
 _KINDS: tuple[tuple[str, str, Patch, Callable[[Any], int], str], ...] = (
-    ("dask.array.core", "Array", MADE_ARRAY, _blocks, "name"),
+    ("dask.array.core", "Array", MADE_ARRAY, lambda array: math.prod(map(len, array.chunks)), "name"),
     ("dask.bag.core", "Bag", MADE, lambda bag: int(bag.npartitions), "name"),
-    ("dask.delayed", "Delayed", MADE, lambda _: 1, "key"),
-    ("dask.dataframe.dask_expr._collection", "FrameBase", MADE, lambda _: 0, ""),
+    ("dask.delayed", "Delayed", MADE, lambda value: 0 if "Leaf" in type(value).__name__ else 1, "key"),
+    (_FRAMES, "FrameBase", MADE, lambda _: 0, ""),
 )
 
 
 class _Line:
-    __slots__ = ("called", "collections", "largest", "parts", "prefixes")
+    __slots__ = ("called", "collections", "frames", "largest", "parts", "prefixes")
 
     def __init__(self) -> None:
         #: Parts by the function that the line called, as ``x.chunk(9).mean()`` calls two.
         self.called: Counter[str] = Counter()
+        #: Dataframes by the place in Dask that made them: a call may make several, each at another.
+        self.frames: Counter[tuple[CodeType, int]] = Counter()
         self.collections = self.parts = self.largest = 0
         self.prefixes: dict[str, None] = {}
 
@@ -67,9 +70,20 @@ class MadeLines:
 
     def __init__(self) -> None:
         self._lines: dict[tuple[str, int], _Line] = {}
+        #: Id of the client that the report is of.
+        self.client = 0
 
-    def note(self, frame: FrameType, called: str, parts: int, name: str) -> None:
-        """Note a collection that was made below a line of the user's."""
+    def open(self, client: Any) -> None:
+        """Begin to note."""
+        self.client = id(client)
+        MAKING.add(self)
+
+    def close(self) -> None:
+        """Note no more; safe to call twice."""
+        MAKING.remove(self)
+
+    def note(self, frame: FrameType, called: str, parts: int, name: str, site: tuple[CodeType, int]) -> None:
+        """Note a collection that was made below a line of the user's, at a site in Dask."""
         place = frame.f_code.co_filename, frame.f_lineno
         line = self._lines.get(place)
         if line is None:
@@ -77,22 +91,46 @@ class MadeLines:
                 return
             line = self._lines[place] = _Line()
         line.called[called] += parts
+        if not name:
+            line.frames[site] += 1
         line.collections += 1
-        line.parts += parts
-        line.largest = max(line.largest, parts)
+        line.parts = min(line.parts + parts, MAX_PARTS)
+        line.largest = min(max(line.largest, parts), MAX_PARTS)
         if name and line.collections <= MAX_PREFIXES:
             line.prefixes[key_split(name)] = None
 
     def by_line(self) -> dict[str, Made]:
-        """Collections by place (``etl.py:42``), in the order of their first ones."""
-        found = {}
+        """Collections by place (``etl.py:42``), in the order of their first ones; lines of one place are one."""
+        found: dict[str, Made] = {}
         for (file, number), line in list(self._lines.items()):
-            (called, _), *_ = line.called.most_common(1)
-            if not re.search(rf"\b{re.escape(called)}\b", linecache.getline(file, number)):
-                called = ""  # Dask's own names say nothing to a user
-            made = Made(called, line.collections, line.parts, line.largest, tuple(line.prefixes))
-            found[place_of(Frame("", cell_of(file), number))] = made
+            source = linecache.getline(file, number)
+            named = (name for name, _ in line.called.most_common() if re.search(rf"\b{re.escape(name)}\b", source))
+            called = next(named, "")  # Dask's own names say nothing to a user
+            frames = max(line.frames.values(), default=0)
+            reads = _OF_MANY.search(source) if frames else None
+            made = Made(
+                reads.group() if reads else called,
+                line.collections,
+                line.parts,
+                line.largest,
+                frames if reads else 0,
+                tuple(line.prefixes),
+            )
+            place = place_of(Frame("", cell_of(file), number))
+            found[place] = _together(found[place], made) if place in found else made
         return found
+
+
+def _together(one: Made, other: Made) -> Made:
+    """Collections of two lines of the same number, in files of the same name."""
+    return Made(
+        one.called if one.called == other.called else "",
+        one.collections + other.collections,
+        min(one.parts + other.parts, MAX_PARTS),
+        max(one.largest, other.largest),
+        0,
+        (*dict.fromkeys((*one.prefixes, *other.prefixes)),),
+    )
 
 
 class _Making:
@@ -108,14 +146,16 @@ class _Making:
         """Begin to note for one more report."""
         with self._lock:
             self._open += (lines,)
-            if len(self._open) > 1:
-                return
-            if _LAZY in sys.modules:
-                import_module("dask.array")
-            for module, kind, patch, parts, name in _KINDS:
-                if module in sys.modules:  # a script that never imports arrays makes none
-                    owner = getattr(sys.modules[module], kind, None)
-                    self._replacements.put(patch, owner, self._noting(parts, name))
+            if len(self._open) == 1:
+                self._guard(self._begin)
+
+    def _begin(self) -> None:
+        if _LAZY in sys.modules:
+            import_module("dask.array")
+        for module, kind, patch, parts, name in _KINDS:
+            if module in sys.modules:  # a script that never imports arrays makes none
+                owner = getattr(sys.modules[module], kind, None)
+                self._replacements.put(patch, owner, self._noting(parts, name))
 
     def remove(self, lines: MadeLines) -> None:
         """End with a report; the last one leaves collections as they were."""
@@ -142,10 +182,14 @@ class _Making:
 
     def _note(self, collection: Any, parts: Callable[[Any], int], name: str) -> None:
         try:
+            opened = self._open
             if threading.current_thread().name.startswith(_OF_TASKS):  # a task, in the client's process
                 return
-            frame: FrameType | None = sys._getframe(2)
-            called = ""
+            if len(opened) > 1 and len({each.client for each in opened}) > 1:  # whose it is, is not known yet
+                return
+            making = sys._getframe(2)
+            caller, called = making.f_back or making, ""
+            frame: FrameType | None = making
             while frame is not None and not is_the_users(frame.f_code.co_filename):
                 name_of_call = frame.f_code.co_name
                 if name_of_call in _AGAIN:
@@ -154,8 +198,12 @@ class _Making:
                     called = name_of_call
                 frame = frame.f_back
             if frame is not None:
-                for each in self._open:
-                    each.note(frame, called, parts(collection), str(getattr(collection, name)) if name else "")
+                try:
+                    counted, named = parts(collection), str(getattr(collection, name)) if name else ""
+                except (AttributeError, TypeError):  # a plugin of Dask's made something else of it
+                    return
+                for each in opened:
+                    each.note(frame, called, counted, named, (caller.f_code, caller.f_lasti))
         except Exception as error:
             self._guard.fail(error)
 

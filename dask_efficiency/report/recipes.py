@@ -240,10 +240,10 @@ vindex: Points of an array picked one by one
     If all rows are wanted of all columns, use x[rows][:, columns]: this picks each point by itself.
 delayed-takes-collections: Calls of delayed functions optimize the graphs of what they take
     kinds: client
-    stack: dask/delayed.py *unpack_collections > dask/_expr.py *
-    stack: dask/delayed.py *unpack_collections > dask/*/optimization.py *
+    stack: dask/delayed.py *unpack_collections > dask/array/optimization.py *
+    stack: dask/delayed.py *unpack_collections > dask/highlevelgraph.py *
     share: 0.3
-    Use map_blocks() or map_partitions(), or pass parts by to_delayed(): each call goes through the graph.
+    Use map_blocks(), or pass parts, by one to_delayed(): each call goes through all of the graph.
 joblib-on-dask: joblib sends its calls to Dask
     kinds: client
     stack: joblib/parallel.py Parallel.__call__

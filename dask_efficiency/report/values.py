@@ -127,6 +127,8 @@ class Made:
     #: Chunks of arrays, partitions of bags, and delayed values, of all and of the largest one; 0 of dataframes.
     parts: int
     largest: int
+    #: Dataframes of a function that makes one of many files or parts, as ``called`` says.
+    frames: int
     #: Prefixes of some of their tasks, before these are fused.
     prefixes: tuple[str, ...]
 

@@ -163,7 +163,7 @@ CURES = [
     ),
     (
         "idle/parallelism",
-        "Ask for several together, by one dask.compute(), if none needs another: 30 graphs",
+        "Ask for several at once, if none needs another, or split the longest tasks: 30 graphs",
         {"in_turn": True, "rounds": 30, "graphs": 30, "waited_for": "join", "sent_by": "DataArray.load"},
     ),
     ("idle/parallelism", "Split the tasks of join, which all waited for", {"waited_for": "join"}),

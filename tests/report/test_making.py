@@ -19,8 +19,8 @@ from dask.delayed import Delayed
 from dask_efficiency import EfficiencyReport
 from dask_efficiency.report.conditions_of import conditions_of
 from dask_efficiency.report.cures import with_builder
-from dask_efficiency.report.made import AS_FINE, MANY, asked_by, made_in_loops, made_most, made_singly
-from dask_efficiency.report.making import MAKING, MAX_PREFIXES, MadeLines
+from dask_efficiency.report.made import AS_FINE, MANY, asked_by, made_most, made_singly
+from dask_efficiency.report.making import MAKING, MAX_PARTS, MAX_PREFIXES, MadeLines
 from dask_efficiency.report.values import Made
 from dask_efficiency.show.finding import Finding
 from tests.report.samples import report_of, skew
@@ -79,11 +79,11 @@ def test_each_line_has_its_collections_their_parts_and_what_it_called() -> None:
     several = made[at(arrays, 2)]
     assert several.collections >= 3
     assert several.called in ("reshape", "sum")
-    assert made[at(bags, 1)] == Made("from_sequence", 1, 4, 4, ("from_sequence",))
+    assert made[at(bags, 1)] == Made("from_sequence", 1, 4, 4, 0, ("from_sequence",))
     of_values = made[at(values, 2)]
-    assert (of_values.called, of_values.parts, of_values.largest) == ("delayed", 40, 1)
+    assert (of_values.called, of_values.parts, of_values.largest) == ("delayed", 20, 1)
     of_tables = made[at(tables, 2)]
-    assert (of_tables.called, of_tables.collections, of_tables.parts) == ("from_pandas", 3, 0)
+    assert (of_tables.called, of_tables.collections, of_tables.parts, of_tables.frames) == ("from_pandas", 3, 0, 0)
     assert list(made) == [at(arrays, 1), at(arrays, 2), at(bags, 1), at(values, 2), at(tables, 2)]
 
 
@@ -143,51 +143,66 @@ def run(made: dict[str, Made], *, tasks: int = 1000) -> EfficiencyReport:
 
 
 def test_the_line_of_many_parts_is_where_the_finest_array_begins_else_the_one_that_made_most() -> None:
-    coarse, fine, after = Made("ones", 1, 9, 9, ()), Made("from_array", 1, 400, 400, ("a",)), Made("", 9, 3600, 400, ())
+    coarse, fine, after = (
+        Made("ones", 1, 9, 9, 0, ()),
+        Made("from_array", 1, 400, 400, 0, ("a",)),
+        Made("", 9, 3600, 400, 0, ()),
+    )
     made = {"etl.py:1": coarse, "etl.py:2": fine, "etl.py:3": after}
     assert made_most(run(made)) == ("etl.py:2", "from_array")
-    assert made_most(run(made | {"etl.py:1": Made("ones", 1, 40, round(AS_FINE * 400), ())})) == ("etl.py:1", "ones")
-    several = Made("sum", MANY - 1, 900, 20, ())
+    assert made_most(run(made | {"etl.py:1": Made("ones", 1, 40, round(AS_FINE * 400), 0, ())})) == ("etl.py:1", "ones")
+    several = Made("sum", MANY - 1, 900, 20, 0, ())
     assert made_most(run({"etl.py:1": coarse, "etl.py:7": several})) == ("etl.py:7", "sum")
     assert made_most(run({"etl.py:7": several, "etl.py:8": several})) == ("", "")
     assert made_most(run({"etl.py:7": several}, tasks=9_000)) == ("", "")
     assert made_most(run({})) == made_most(report_of()) == ("", "")
 
 
-def test_collections_of_loops_are_counted_where_most_of_them_are_made() -> None:
-    first, second = Made("rechunk", MANY, 450, 9, ()), Made("sum", 2 * MANY, 500, 5, ())
-    before = Made("ones", 1, 9, 9, ())
-    report = run({"etl.py:1": before, "etl.py:7": first, "etl.py:8": second})
-    assert made_in_loops(report) == second
-    assert made_most(report) == ("etl.py:8", "sum")
-    assert conditions_of(report).in_loops == 2 * MANY
-    for other in (
-        {"etl.py:7": replace(first, collections=MANY - 1)},
-        {"etl.py:7": Made("delayed", 900, 900, 1, ())},
-        {"etl.py:7": first, "etl.py:1": replace(before, parts=450)},
-        {"etl.py:7": replace(first, largest=400)},
-    ):
-        assert conditions_of(run(other)).in_loops == 0
-    assert made_in_loops(run({"etl.py:7": first}, tasks=9_000)).collections == 0
-
-
 def test_dataframes_that_are_made_one_by_one_are_told_with_the_function_that_takes_all() -> None:
-    singles = Made("from_delayed", MANY, 0, 0, ())
-    report = run({"etl.py:9": singles, "etl.py:2": Made("delayed", 2000, 2000, 1, ())})
+    singles = Made("from_delayed", 2 * MANY, 0, 0, MANY, ())
+    report = run({"etl.py:9": singles, "etl.py:2": Made("delayed", 2000, 2000, 1, 0, ())})
     assert made_singly(report) == ("etl.py:9", singles)
     assert made_most(report) == ("etl.py:9", "from_delayed")
     facts = conditions_of(report)
     assert (facts.made_singly, facts.singles) == ("from_delayed", MANY)
-    for other in (
-        Made("from_delayed", MANY - 1, 0, 0, ()),
-        Made("assign", MANY, 0, 0, ()),
-        Made("from_array", MANY, 90, 9, ()),
-    ):
-        assert made_singly(run({"etl.py:9": other}))[0] == ""
+    few = run({"etl.py:9": replace(singles, frames=MANY - 1)})
+    assert made_singly(few)[0] == conditions_of(few).made_singly == ""
+
+
+def test_dataframes_count_by_the_function_that_reads_many_files_whatever_follows(tmp_path: Path) -> None:
+    for i in range(4):
+        (tmp_path / f"{i}.csv").write_text("a,b\n1,2\n")
+
+    def tables_of_files() -> None:
+        for i in range(4):
+            dd.read_csv(str(tmp_path / f"{i}.csv")).assign(c=1).dropna()
+
+    with noted() as lines:
+        tables_of_files()
+    made = lines.by_line()[at(tables_of_files, 2)]
+    assert (made.called, made.frames) == ("read_csv", 4)
+
+
+def test_collections_that_are_no_such_thing_or_endless_cost_nothing_but_themselves() -> None:
+    with noted() as lines:
+        with dask.config.set(array_plugins=[lambda x: x.compute(scheduler="synchronous")]):
+            da.ones(4, chunks=2)
+        da.ones((200_000,) * 4, chunks=1)
+        bags()
+    made = lines.by_line()
+    assert [one.largest for one in made.values()] == [MAX_PARTS, 4]
+    assert MAKING._guard.off is None
+
+
+def test_reports_of_several_clients_are_not_told_each_other_s_collections() -> None:
+    with noted() as one, noted() as other:
+        one.client, other.client = 1, 2
+        bags()
+    assert one.by_line() == other.by_line() == {}
 
 
 def test_a_finding_of_small_tasks_and_tasks_of_a_prefix_have_the_line_that_built_them() -> None:
-    built = Made("from_array", 1, 1000, 1000, ("add",))
+    built = Made("from_array", 1, 1000, 1000, 0, ("add",))
     report = run({"etl.py:4": built})
     small = Finding("small-tasks", "Too many small tasks", "computed by `y.compute()` in etl.py:42")
     assert with_builder(report, small, "build").where == f"{small.where}, built by `from_array` in etl.py:4"

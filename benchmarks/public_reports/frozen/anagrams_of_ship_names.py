@@ -1,7 +1,7 @@
 """Names of ships in old registers, matched with the names in a list of wrecks.
 
 source: https://www.e-learn.cn/qa/answer/347282/1066387.html
-date:   unknown
+date:   2026-12-01 (seen; its own is not given)
 seen:   a loop of pure Python, made parallel with Dask on one machine, was slower than with multiprocessing, and
         hardly faster than a plain loop.
 cause:  the work is pure Python, which holds the GIL, and all of it runs in threads of one process: only one of them

@@ -1,7 +1,7 @@
 """Days of fog at a coast: daily means of what is measured each hour.
 
 source: github.com/ScottWales/climtas, notebook on resampling
-date:   unknown
+date:   2026-12-01 (seen; its own is not given)
 seen:   a year of hourly fields, resampled to days: 56 chunks became 2920, and 56 tasks 11736.
 cause:  resample makes a chunk (and several tasks) for each single day.
 cure:   as days have 24 values each, take the mean of blocks of 24 values, which keeps the chunks.

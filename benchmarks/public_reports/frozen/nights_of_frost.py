@@ -1,7 +1,7 @@
 """Nights of frost in a year, from one file with the warmth of each day.
 
 source: github.com/Ouranosinc/pavics-sdi, notebook on large climate data with Dask and xarray
-date:   unknown
+date:   2026-12-01 (seen; its own is not given)
 seen:   an index of a climate took much longer and more memory with some chunks than with others of the same size.
 cause:  the chunks of the Dask array cut across those in the file: to read one, many compressed chunks of the file are
         unpacked, of which a small part is used, and the same ones again for the next.

@@ -1,7 +1,7 @@
 """How far ants of a colony get from the nest: many random walks on a grid.
 
 source: www.e-learn.cn, answer 347282/1066387 (a copy of questions and answers)
-date:   unknown
+date:   2026-12-01 (seen; its own is not given)
 seen:   somebody who compared ways to compute in parallel found Dask much slower than multiprocessing: it was no faster
         than a loop.
 cause:  it ran in threads of one process, and a function in pure Python holds the interpreter's lock: only one of the

@@ -1,7 +1,7 @@
 """Calcium in neurons: frames of a microscope, brought to the range from 0 to 1.
 
 source: dask/distributed issue 2377
-date:   2018-11
+date:   2018-11-01 (the day is not given)
 seen:   an array of one image for each chunk had to be normalized by its minimum and maximum; in one expression workers
         ran out of memory, and with the two computed beforehand all images were read three times.
 cause:  maximum, minimum and the normalized frames are three computations, each of which reads and cleans all frames.

@@ -1,7 +1,7 @@
 """Charges for rides on cable cars, by zone and season.
 
 source: https://www.sixt.tech/dask-a-parallel-data-processing-library-in-python
-date:   not given
+date:   2026-12-01 (seen; its own is not given)
 seen:   to go through the rows of a large table, by a loop or by apply, slowed the code down much; the functions that
         pandas has for whole columns were far faster.
 cause:  a Python function is called for each row of the table, with a Series made for each.

@@ -1,7 +1,7 @@
 """Mean discharge of rivers over a year, from the objects of a store behind a network.
 
 source: https://discourse.pangeo.io/t/understanding-async/1098
-date:   2020 (day not given)
+date:   2020-01-01 (the day is not given)
 seen:   means over a year, 13,000 tasks, of a data set of many small objects in a store took 90 seconds with twenty
         workers, and just as long after the library for the store could have many requests on their way at once.
 cause:  each task reads a single small object, so it waits for the latency of one request and nothing is asked for

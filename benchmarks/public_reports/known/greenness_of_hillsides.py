@@ -34,7 +34,7 @@ DATES = 46
 EXPECTED = Expected(
     cause="too many tiny tasks: one for each pixel, each shorter than the scheduler's overhead",
     place="the line of client.map, or the function of a pixel",
-    cure="many pixels in a task",
+    cure="many pixels in a task: batches",
     says=r"(tiny|small|short|many) (\w+ )?tasks|tasks (are|is|were) (too |very |so )?(tiny|small|short|many)"
     r"|overhead|scheduler.{0,60}(busy|limit|bottleneck|spends|keep)|shorter than",
     places=(*marked(__file__), function("smoothed")),

@@ -34,7 +34,7 @@ ENTRIES = scaled(12_000)
 GOODS = ("timber", "herring", "wool", "salt", "iron", "hemp")
 
 EXPECTED = Expected(
-    cause="all lines of the text come to the client as Python strings, which takes longer than reading them",
+    cause="all lines are fetched by the client, as Python strings, which takes longer than reading them",
     place="the line that computes the bag",
     cure="add up the tons on the workers, and fetch only the sum",
     says=r"(fetch|gather|collect|transfer|bring|brought|pull|return|receiv|deliver|download|move)\w*"

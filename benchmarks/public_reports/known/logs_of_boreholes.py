@@ -1,7 +1,7 @@
 """Logs of boreholes: the mean of a quantity at each hole that a geologist looks at.
 
 source: https://community.opengroup.org/osdu/platform/domain-data-mgmt-services/wellbore/wellbore-domain-services/-/merge_requests/621
-date:   unknown
+date:   2026-12-01 (seen; its own is not given)
 seen:   reading the logs of a well through Dask took up to six times as long as reading the same files with pandas, most
         of all where the files were small or had many columns.
 cause:  for each small file there is a Dask table, its metadata, a graph and a trip to the scheduler and the workers,

@@ -1,7 +1,7 @@
 """Tremor at seismic stations: mean range of the ground's motion in sliding windows.
 
 source: dask/dask issue 7208
-date:   2021-02
+date:   2021-02-01 (the day is not given)
 seen:   a Dask array made by from_array of a strided view into a NumPy array of 200 MB took much more memory than the
         view, which shares that of the array, and was slow before anything ran.
 cause:  the view's windows overlap, and from_array makes copies of all of them: to hash them, and to send them in the
