@@ -408,8 +408,8 @@ def loss_finding(
 
 
 def _with_replay(report: EfficiencyReport, found: Finding, saved: Saved) -> Finding:
-    """Add a replayed saving, kept within limits whatever a file contains."""
-    most = largest_saving(report, found.kind)
+    """Add a replayed saving, kept within limits whatever a file contains; with memory, tasks compute for less long."""
+    most = report.cluster_seconds if found.kind == Bucket.SPILL else largest_saving(report, found.kind)
     seconds, low, high = (min(max(each, 0.0), most) for each in (saved.seconds, saved.low, saved.high))
     if not all(map(math.isfinite, (seconds, low, high))):
         return found

@@ -104,8 +104,9 @@ class MadeLines:
         found: dict[str, Made] = {}
         for (file, number), line in list(self._lines.items()):
             source = linecache.getline(file, number)
-            named = (name for name, _ in line.called.most_common() if re.search(rf"\b{re.escape(name)}\b", source))
-            called = next(named, "")  # Dask's own names say nothing to a user
+            names = (name for name, _ in line.called.most_common() if name)
+            # Dask's own names say nothing to a user.
+            called = next((name for name in names if re.search(rf"\b{re.escape(name)}\b", source)), "")
             frames = max(line.frames.values(), default=0)
             reads = _OF_MANY.search(source) if frames else None
             made = Made(

@@ -166,6 +166,8 @@ def test_any_report_has_a_headline_and_findings_that_keep_their_bounds(report: E
             bounds = [
                 bound for name, bound in report.ideal_bounds.items() if name != "chain" or one.kind not in OF_CHAINS
             ]
+            if one.kind == Bucket.SPILL:  # with memory enough, tasks compute for less long than the ideal has it
+                bounds = []
             most = max(0.0, report.cluster_seconds - max(bounds, default=0.0)) + 1e-9
             assert one.saves_seconds is None or one.saves_seconds <= most
             assert one.saves_interval is None or one.saves_interval[1] <= most
