@@ -9,8 +9,8 @@ from dask_efficiency.report.values import Made
 from dask_efficiency.show.figures import name_of, sentence
 from dask_efficiency.show.finding import MOST
 
-#: Share of the tasks from which parts of collections explain them; and share of the chunks of the most finely cut array
-#: from which another one is as finely cut. Guesses.
+#: Share of the tasks, or of those of a prefix, from which parts of collections explain them; and share of the chunks of
+#: the most finely cut array from which another one is as finely cut. Guesses.
 AS_MANY, AS_FINE = 0.25, 0.5
 #: Dataframes of one line from which they are parts of one. A guess.
 MANY = 50
@@ -27,14 +27,14 @@ def made_most(report: EfficiencyReport) -> tuple[str, str]:
     line, single = made_singly(report)
     if line:
         return line, single.called
-    ran = sum(skew.count for skew in report.skew.values())
+    counts = [skew.count for skew in report.skew.values()]
     finest = max((one.largest for one in report.made.values()), default=0)
-    if finest >= AS_MANY * ran > 0:
+    if finest >= AS_MANY * max(counts, default=0) > 0:  # each operation has a task, of a prefix of its own, for a chunk
         line = next(line for line, one in report.made.items() if one.largest >= AS_FINE * finest)
     else:
         parts = {line: made.parts for line, made in report.made.items()}
         line = max(parts, key=parts.__getitem__, default="")
-        if not line or parts[line] <= max(MOST * sum(parts.values()), AS_MANY * ran):
+        if not line or parts[line] <= max(MOST * sum(parts.values()), AS_MANY * sum(counts)):
             return "", ""
     if any(names(text, line) for text in report.computed_by.values()):
         return "", ""

@@ -151,6 +151,8 @@ def test_the_line_of_many_parts_is_where_the_finest_array_begins_else_the_one_th
     made = {"etl.py:1": coarse, "etl.py:2": fine, "etl.py:3": after}
     assert made_most(run(made)) == ("etl.py:2", "from_array")
     assert made_most(run(made | {"etl.py:1": Made("ones", 1, 40, round(AS_FINE * 400), 0, ())})) == ("etl.py:1", "ones")
+    operations = {f"add{i}": skew(count=400) for i in range(9)}
+    assert made_most(replace(run(made), skew=operations)) == ("etl.py:2", "from_array")
     several = Made("sum", MANY - 1, 900, 20, 0, ())
     assert made_most(run({"etl.py:1": coarse, "etl.py:7": several})) == ("etl.py:7", "sum")
     assert made_most(run({"etl.py:7": several, "etl.py:8": several})) == ("", "")
