@@ -56,6 +56,8 @@ def with_builder(report: EfficiencyReport, found: Finding, *activities: str) -> 
     doing = client_doing(report, lambda row: spent.get(row, 0)) if much else None
     if doing is not None and doing.share > MOST:
         line, called = place_of(doing.line), doing.line.function.rpartition(".")[2]
+        if line in report.made:  # which knows what the line calls, and not the wrapper of Dask's around it
+            called = report.made[line].called
     else:
         line, called = made_most(report) if found.kind == "small-tasks" else ("", "")
     if not line or names(found.where, line):

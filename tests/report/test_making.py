@@ -17,11 +17,12 @@ import pytest
 from dask.delayed import Delayed
 
 from dask_efficiency import EfficiencyReport
+from dask_efficiency.accounts.lines import Frame
 from dask_efficiency.report.conditions_of import conditions_of
 from dask_efficiency.report.cures import with_builder
 from dask_efficiency.report.made import AS_FINE, MANY, asked_by, made_most, made_singly
 from dask_efficiency.report.making import MAKING, MAX_PARTS, MAX_PREFIXES, MadeLines
-from dask_efficiency.report.values import Made
+from dask_efficiency.report.values import ClientRow, Made
 from dask_efficiency.show.finding import Finding
 from tests.report.samples import report_of, skew
 
@@ -215,3 +216,14 @@ def test_a_finding_of_small_tasks_and_tasks_of_a_prefix_have_the_line_that_built
     assert asked_by(run({"etl.py:42": built}), "add") == ", computed by `y.compute()` in etl.py:42"
     twice = run({"etl.py:4": built, "etl.py:5": built})
     assert asked_by(twice, "add") == ", computed by `y.compute()` in etl.py:42"
+
+
+def test_what_a_line_calls_is_named_and_not_the_wrapper_that_takes_the_time() -> None:
+    read = Frame("tables", "/home/me/etl.py", 5)
+    wrapper = Frame("decorator.<locals>.wrapper", "/opt/venv/lib/python3.12/site-packages/dask/backends.py", 138)
+    second = 1_000_000_000
+    report = replace(run({}), client=(ClientRow("build", (read, wrapper), second, second, 0),))
+    small = Finding("small-tasks", "Too many small tasks", "1203 tasks")
+    assert with_builder(report, small, "build").where.endswith("built by `wrapper` in etl.py:5")
+    known = replace(report, made={"etl.py:5": Made("read_csv", 1, 0, 0, 1, ())})
+    assert with_builder(known, small, "build").where.endswith("built by `read_csv` in etl.py:5")
