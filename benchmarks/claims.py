@@ -155,13 +155,14 @@ def result(found: Sequence[Mapping[str, Any]], why: str) -> str:
 
 
 def taken(claim: dict[str, Any], found: Sequence[Mapping[str, Any]], why: str, about: Mapping[str, Any]) -> str:
-    """Keep what a run gave in its claim. Figures of before stay where there are none."""
+    """Keep what a run gave in its claim, and how long it took. Figures of before stay where there are none."""
     said = result(found, why)
     if said.startswith("failed"):
         claim["failed"] = {"why": said.removeprefix("failed: "), **about}
     else:
         claim.pop("failed", None)
         claim["last"] = {"result": said, **about, "figures": [dict(one) for one in found]}
+        claim["minutes"] = max(1, round(about["seconds"] / 60))
     return said
 
 

@@ -118,6 +118,14 @@ def test_figures_stay_where_a_later_run_fails_and_go_on_with_one_that_does_not()
     assert one["last"]["result"] == "missed"
 
 
+def test_a_claim_takes_as_long_as_it_last_took():
+    (one,) = made().values()
+    claims.taken(one, [{"figure": "a million", "value": 3}], "", ABOUT | {"seconds": 437})
+    assert one["minutes"] == 7
+    claims.taken(one, [], "it took too long", ABOUT | {"seconds": 4_000})
+    assert one["minutes"] == 7
+
+
 def test_a_claim_that_cannot_run_here_says_what_is_missing(monkeypatch):
     monkeypatch.delenv("NO_SUCH_DATA", raising=False)
     one = {"command": "python -m benchmarks.x $NO_SUCH_DATA $OUT", "needs": ["json", "no-such-program"]}
