@@ -18,6 +18,7 @@ from typing import Any
 from benchmarks.chaos_bed import MEMORY, PATIENCE_SECONDS, WORKERS, Bed, eventually, total
 from dask_efficiency import efficiency_report, load_report, unregister
 from dask_efficiency.plugin.names import METRIC, PLUGIN, WORKER_PLUGIN
+from dask_efficiency.plugin.wings import OFFERED
 from dask_efficiency.runs.trace.schema import RunOutcome
 
 #: Of the exceptions that are put in.
@@ -170,7 +171,7 @@ def _break_worker(dask_worker: Any, what: str) -> None:
 
 def break_part(bed: Bed) -> None:
     """A part of the scheduler's meter raises: it alone is called no more, and reports name it."""
-    name = bed.rng.choice(["recording", "metrics", "preflights", "held-results", "save-to"])
+    name = bed.rng.choice([name.removeprefix("scheduler/") for name in OFFERED if name.startswith("scheduler/")])
     bed.client.run_on_scheduler(_break_part, name=name)
     with efficiency_report(client=bed.client) as report:
         eventually(lambda: bed.client.run_on_scheduler(_failures), "a part that failed")
