@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -144,16 +145,16 @@ if __name__ == "__main__":
 """
 LIBRARY = "import numpy as np\n\ndef cleaned(x):\n    for _ in range({times}):\n        x = np.sqrt(x)\n    return x\n"
 USUAL = {"DISK": "0.02", "LIMIT": "1000", "WORKERS": "2", "PARTS": "24", "library": "1"}
-#: By name: the program, what is usual of it, and what changes.
-PLANTED: dict[str, tuple[str, dict[str, str], dict[str, str]]] = {
-    "a slower disk": ("read", {}, {"DISK": "0.03"}),
-    "one worker fewer": ("read", {"WORKERS": "3"}, {"WORKERS": "2"}),
-    "a partition size": ("read", {"PARTS": "40"}, {"PARTS": "3"}),
-    "a library's version": ("clean", {}, {"library": "2"}),
-    "a memory limit": ("keep", {}, {"LIMIT": "320"}),
-    "nothing, reading": ("read", {}, {}),
-    "nothing, cleaning": ("clean", {}, {}),
-    "nothing, keeping": ("keep", {}, {}),
+#: By name: the program, what is usual of it, what changes, and a pattern of what is said to have changed with it.
+PLANTED: dict[str, tuple[str, dict[str, str], dict[str, str], str]] = {
+    "a slower disk": ("read", {}, {"DISK": "0.03"}, r"[Ss]leeping"),
+    "one worker fewer": ("read", {"WORKERS": "3"}, {"WORKERS": "2"}, r"2 workers instead of 3"),
+    "a partition size": ("read", {"PARTS": "40"}, {"PARTS": "3"}, r"tasks succeeded instead of"),
+    "a library's version": ("clean", {}, {"library": "2"}, r"library 1 -> 2"),
+    "a memory limit": ("keep", {}, {"LIMIT": "320"}, r"memory limit of a worker"),
+    "nothing, reading": ("read", {}, {}, ""),
+    "nothing, cleaning": ("clean", {}, {}, ""),
+    "nothing, keeping": ("keep", {}, {}, ""),
 }
 
 
@@ -166,7 +167,7 @@ def real(folder: Path, nights: int) -> None:
     for name in PLANTED:
         (folder / f"{name.replace(' ', '_')}.py").write_text(PROGRAM)
     for night in range(nights):
-        for name, (how, usual, change) in PLANTED.items():
+        for name, (how, usual, change, _) in PLANTED.items():
             stem = name.replace(" ", "_")
             if len([*(folder / "runs").glob(f"{stem}-*.json")]) > night:
                 continue
@@ -181,6 +182,24 @@ def real(folder: Path, nights: int) -> None:
             subprocess.run(command, env=os.environ | settings, capture_output=True, timeout=120)
         print(f"night {night + 1} of {nights}", flush=True)
     print(history(folder / "runs"))
+    planted = [name for name, (_, _, change, _) in PLANTED.items() if change]
+    judged = {name: judge(folder, name, nights) for name in PLANTED}
+    told = sum(judged[name][0] for name in planted)
+    figure("changes told at their run", told, of=len(planted), at_least=len(planted))
+    said = sum(judged[name][1] for name in planted)
+    figure("changes told with what they were", said, of=len(planted), at_least=len(planted))
+    figure("other changes told", sum(others for _, _, others in judged.values()), at_most=0)
+
+
+def judge(folder: Path, name: str, nights: int) -> tuple[bool, bool, int]:
+    """Whether a planted change is told at its run, and with what it was, and how many others are told."""
+    found = history(folder / "runs", name=f"{name.replace(' ', '_')}.py")
+    *_, change, says = PLANTED[name]
+    told = [one.first for one in found.changes if one.lasts]
+    right = told.count(found.runs[nights // 2]) if change else 0
+    said = re.search(says, " ".join(str(found).split())) is not None
+    print(f"{name}: {len(told)} told, {right} of them at its run{', with what it was' * (said and bool(right))}")
+    return bool(right), said and bool(right), len(told) - right
 
 
 def main() -> None:

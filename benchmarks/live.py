@@ -24,7 +24,9 @@ from prometheus_client import generate_latest
 
 from benchmarks.figures import figure
 from dask_efficiency.accounts.cluster.cluster import ClusterLedger
+from dask_efficiency.accounts.cluster.memory_timeline import ClusterMemory
 from dask_efficiency.accounts.gpu import DeviceTotals, GpuTotals
+from dask_efficiency.accounts.memory import LEVELS, MemoryLevels, encode_levels, largest
 from dask_efficiency.accounts.slow_worker import SlowWorker
 from dask_efficiency.accounts.wire.heartbeats import encode
 from dask_efficiency.accounts.wire.snapshots import Snapshot
@@ -39,6 +41,7 @@ from dask_efficiency.plugin.scheduler.accounts import RECENT_MOMENTS, Moment
 from dask_efficiency.plugin.scheduler.meter import POLL_MS
 
 SECOND = 1_000_000_000
+MEBIBYTE = 1 << 20
 
 #: Our part of a scrape.
 OURS = "our collect()"
@@ -66,7 +69,15 @@ class FakeWorker:
         self._ledger.finalize(hold, Outcome.SUCCEEDED, cpu=hold.ns // 2, wall=hold.ns * 3 // 4, spill=hold.ns // 10)
         self._at = at
         self._seq += 1
-        return encode(Snapshot(self.name, self._seq, self._ledger.balance(at=at), gpu=self._gpu(at)))
+        payload = encode(Snapshot(self.name, self._seq, self._ledger.balance(at=at), gpu=self._gpu(at)))
+        levels = self._memory()
+        return payload | {LEVELS: encode_levels(levels, [levels.peak])}
+
+    def _memory(self) -> MemoryLevels:
+        held = {f"prefix-{i}": ((self._seq + i) * MEBIBYTE, i * MEBIBYTE) for i in range(PREFIXES)}
+        in_memory, spilled = (sum(column) for column in zip(*held.values(), strict=True))
+        process = in_memory + 200 * MEBIBYTE
+        return MemoryLevels(process, process, in_memory, spilled, spilled, largest(held), self._seq)
 
     def _gpu(self, at: int) -> GpuTotals:
         busy = at * (self._number % 7) // 8
@@ -92,6 +103,7 @@ class FakeMeter:
         self.read_interval_seconds = 0.5
         self.findings: tuple[SlowWorker, ...] = ()
         self.stalled: tuple[()] = ()
+        self.memory = ClusterMemory.of(())
         self.left = None
         self._workers = [FakeWorker(i, nthreads, at=0) for i in range(workers)]
         for worker in self._workers:
@@ -107,6 +119,7 @@ class FakeMeter:
                 phase = interval * i // len(self._workers)
                 if (self.at - phase) // interval > (before - phase) // interval:
                     self.cluster.receive(worker.address, worker.heartbeat(at=self.at), at=self.at)
+            self.memory = ClusterMemory.of(self.cluster.present.values())
             activity, causes = self.cluster.part("activity"), self.cluster.part("cause_activity")
             prefixes = self.cluster.finalized_by_prefix() if poll % 120 == 0 else None
             self.recent.append(Moment(self.at, activity, self.cluster.nthreads, causes, prefixes))
@@ -167,7 +180,7 @@ def scrapes(workers: int, nthreads: int, count: int) -> dict[str, list[float]]:
     """CPU milliseconds of each scrape of ``/metrics`` by part, and of each answer to `dask-efficiency top`."""
     meter = FakeMeter(workers, nthreads)
     scheduler = SimpleNamespace(workers={})
-    live = SimpleNamespace(cluster=meter.cluster, scheduler=scheduler, session="bench", read_interval_seconds=0.5)
+    known = {"cluster": meter.cluster, "scheduler": scheduler, "session": "bench", "read_interval_seconds": 0.5}
     collector = prometheus.ClusterCollector()
     collector._exports.append(prometheus.Export(meter))  # in no registry
     figures: dict[str, list[float]] = {OURS: [], "upstream's writing of it": [], "an answer to top": []}
@@ -177,6 +190,7 @@ def scrapes(workers: int, nthreads: int, count: int) -> dict[str, list[float]]:
         collected = time.thread_time_ns()
         generate_latest(SimpleNamespace(collect=lambda metrics=metrics: metrics))  # type: ignore[arg-type]
         written = time.thread_time_ns()
+        live = SimpleNamespace(**known, stalled=meter.stalled, left=meter.left, memory=meter.memory)
         replies.of_live(live)  # type: ignore[arg-type]
         answered = time.thread_time_ns()
         for name, ns in zip(figures, (collected - began, written - collected, answered - written), strict=True):
