@@ -9,7 +9,8 @@ _Name = TypeVar("_Name", bound=Hashable)
 
 #: Stands for names beyond those that are kept apart.
 OTHER = "(other)"
-#: Names of a kind, such as prefixes or spans, that are kept apart in a process or a window. A guess that bounds memory.
+#: Names of a kind, such as prefixes, keys or workers that left, that are kept apart in a process or a window. A guess
+#: that bounds memory.
 MAX_APART = 1_000
 
 

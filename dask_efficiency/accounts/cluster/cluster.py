@@ -50,8 +50,6 @@ GRACE_NS = 2_000_000_000
 SILENT_NS = 30_000_000_000
 #: Ended ledgers whose incarnations are remembered, to recognize late snapshots. A guess that bounds memory.
 MAX_ENDED = 10_000
-#: Departed workers whose losses are remembered. A guess that bounds memory.
-MAX_LOSSES = 1_000
 #: Nanoseconds by which each snapshot may move a ledger's beginning later again: clocks drift, and a snapshot that
 #: seemed too early must not count for ever. A guess.
 DRIFT_NS = 1_000_000
@@ -97,9 +95,9 @@ class ClusterLedger(Presences):
         self._left_at: dict[str, int] = {}
         self._prefixes = NamedSums(max_prefixes, len(TASK_BUCKETS))
         #: Departed workers, oldest first; the lost time of their running tasks; and time recomputed since.
-        self.losses: deque[Loss] = deque(maxlen=MAX_LOSSES)
+        self.losses: deque[Loss] = deque(maxlen=MAX_APART)
         self._lost = NamedSums(max_prefixes, 1)
-        self._recomputed = NamedSums(MAX_LOSSES, 2)
+        self._recomputed = NamedSums(MAX_APART, 2)
         #: Tasks that failed for good.
         self.failures: dict[FailedAs, int] = {}
         self._extras = {group: NamedSums(MAX_APART, 1) for group in EXTRAS}

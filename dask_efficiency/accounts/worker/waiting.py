@@ -7,7 +7,7 @@ from collections.abc import Hashable, Mapping
 from typing import TypeVar
 
 from dask_efficiency.accounts.buckets import UNKNOWN
-from dask_efficiency.accounts.rows import OTHER, add, divide, growth
+from dask_efficiency.accounts.rows import MAX_APART, OTHER, add, divide, growth
 
 #: Stands for a cause: threads of a library computed for a waiting task.
 LIBRARY = "library"
@@ -15,8 +15,6 @@ LIBRARY = "library"
 FREE_SLOT_LIBRARY = "library-beside"
 #: Pairs of span and prefix with samples of their own; beyond, the oldest are forgotten. A guess that bounds memory.
 MAX_KEYS = 5_000
-#: Prefixes with samples of their own; beyond, the oldest are forgotten. A guess that bounds memory.
-MAX_PREFIXES = 1_000
 #: Recent samples of a cause, nanoseconds, beyond which all recent ones are halved, so that old ones fade. A guess:
 #: 10 minutes of one thread.
 MAX_RECENT_NS = 600_000_000_000
@@ -94,7 +92,7 @@ class WaitingSums:
         if row is None:
             row = _new(self._totals, key, {}, MAX_KEYS)
         row[cause] = row.get(cause, 0) + ns
-        samples = self._prefixes.get(key[1]) or _new(self._prefixes, key[1], _Samples(), MAX_PREFIXES)
+        samples = self._prefixes.get(key[1]) or _new(self._prefixes, key[1], _Samples(), MAX_APART)
         samples.add(cause, ns)
         self._all.add(cause, ns)
 

@@ -21,7 +21,6 @@ from dask_efficiency.accounts.metered import (
     DASK_LABELS,
     EXECUTE,
     FLUSH,
-    MAX_METERED,
     OF_SHUFFLES,
     P2P,
     RECEIVE,
@@ -30,7 +29,7 @@ from dask_efficiency.accounts.metered import (
     UNSPILL_LABELS,
     Metered,
 )
-from dask_efficiency.accounts.rows import add
+from dask_efficiency.accounts.rows import MAX_APART, add
 from dask_efficiency.accounts.worker.log import MAX_PREFIX_LENGTH, span_of
 from dask_efficiency.plugin.patches import SHUFFLE_INPUTS_DONE, SHUFFLE_RECEIVE, Replacements
 
@@ -137,7 +136,7 @@ class FineMetrics(Digests[Metered]):
             metered = Metered(context, "", "", *(fitting(name, MAX_LABEL_LENGTH) for name in (label, unit)))
         else:
             return None
-        return metered if metered in self._keys or len(self._keys) < MAX_METERED else metered.rest
+        return metered if metered in self._keys or len(self._keys) < MAX_APART else metered.rest
 
     def details(self) -> dict[str, int]:
         """Nanoseconds by the user's own ``context_meter`` labels so far."""
