@@ -12,6 +12,9 @@ OTHER = "(other)"
 #: Names of a kind, such as prefixes, keys or workers that left, that are kept apart in a process or a window. A guess
 #: that bounds memory.
 MAX_APART = 1_000
+#: Rows of several names, such as a span and a prefix, that are kept apart in a process or a window: 2.5 MB of a profile,
+#: where one takes 500 bytes. A guess.
+MAX_ROWS = 5_000
 
 
 def kept_apart(name: str, known: Collection[str], at_most: int) -> str:
