@@ -12,8 +12,10 @@ OTHER = "(other)"
 #: Names of a kind, such as prefixes, keys or workers that left, that are kept apart in a process or a window. A guess
 #: that bounds memory.
 MAX_APART = 1_000
-#: Rows of several names, such as a span and a prefix, that are kept apart in a process or a window: 2.5 MB of a profile,
-#: where one takes 500 bytes. A guess.
+#: Likewise where each is sent with much, or in heartbeats: errors, prefixes with sizes, GPUs. A guess.
+MAX_SENT = 200
+#: Rows of several names, such as a span and a prefix, that are kept apart in a process or a window: 2.5 MB of a
+#: profile, where one takes 500 bytes. A guess.
 MAX_ROWS = 5_000
 
 

@@ -8,6 +8,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
+from dask_efficiency.accounts.rows import MAX_SENT as MAX_LOSSES
 from dask_efficiency.accounts.rows import OTHER
 from dask_efficiency.accounts.worker.balance import (
     FREE_BUCKETS,
@@ -18,7 +19,7 @@ from dask_efficiency.accounts.worker.balance import (
     Used,
     WindowBalance,
 )
-from dask_efficiency.accounts.worker.ledger import MAX_LOSSES, MAX_UNDECIDED, Ledger
+from dask_efficiency.accounts.worker.ledger import MAX_UNDECIDED, Ledger
 from tests.strategies import measurements, ticks
 
 # A failing state machine is shrunk for up to five minutes before its failure is shown.

@@ -15,8 +15,9 @@ from distributed.core import Status
 from distributed.scheduler import KilledWorker
 
 from dask_efficiency import efficiency_report
-from dask_efficiency.accounts.cluster.failures import MAX_ERROR, MAX_FAILURES, FailedAs, add_failure
+from dask_efficiency.accounts.cluster.failures import MAX_ERROR, FailedAs, add_failure
 from dask_efficiency.accounts.lines import NOWHERE, Frame
+from dask_efficiency.accounts.rows import MAX_SENT as MAX_FAILURES
 from dask_efficiency.plugin.scheduler.endings import MAX_PICKLE, error_of, frame_of, held_up, unfinished
 from dask_efficiency.report.replies import ask_history
 from tests.plugin.watch import eventually
