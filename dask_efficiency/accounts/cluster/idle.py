@@ -15,9 +15,9 @@ from dask_efficiency.accounts.buckets import CAUSES, UNKNOWN, Bucket
 from dask_efficiency.accounts.cluster.span_shares import Path, SpanShares
 from dask_efficiency.accounts.rows import MAX_APART, add, divide, in_proportion, kept_apart, scale_down
 
-#: Turns (work or none, workers or none) that are remembered. A guess: snapshots are recorded seconds after they are
-#: taken.
-MAX_TURNS = 4_096
+#: Turns of a state, such as work or none, that are remembered. A guess: snapshots are recorded seconds after they are
+#: taken, and few programs compute as often within a window.
+MAX_TURNS = 8_192
 
 
 class _Turn(NamedTuple):

@@ -640,7 +640,7 @@ def test_the_activity_of_a_task_does_not_depend_on_its_outcome(outcome):
 
 
 def test_a_window_keeps_a_bounded_number_of_spans_apart_and_loses_no_time(monkeypatch):
-    monkeypatch.setattr("dask_efficiency.accounts.worker.reservations.MAX_WINDOW_ROWS", 2)
+    monkeypatch.setattr("dask_efficiency.accounts.worker.reservations.MAX_ROWS", 2)
     ledger = Ledger(1, at=0)
     ledger.open_window("w", at=0)
     for i in range(4):
