@@ -184,7 +184,7 @@ def test_words_of_what_blocked_a_loop(meter: Messages, monkeypatch: pytest.Monke
 
 
 def test_names_and_rows_are_bounded(meter: Messages, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(messages, "MAX_ROWS", 3)
+    monkeypatch.setattr(messages, "MAX_APART", 3)
     for i in range(10):
         protocol.dumps({"op": f"{i}" * 1_000})
     assert len(meter._rows) <= 4

@@ -17,7 +17,7 @@ from distributed.scheduler import TaskGroup, TaskState
 from dask_efficiency.accounts.cluster.failures import KILLED, MAX_ERROR, add_failure
 from dask_efficiency.accounts.intake import fitting, number
 from dask_efficiency.accounts.lines import NOWHERE, Frame, is_the_users
-from dask_efficiency.accounts.rows import add
+from dask_efficiency.accounts.rows import MAX_APART, add
 from dask_efficiency.accounts.worker.log import prefix_of
 from dask_efficiency.plugin.scheduler.outstanding import spans_of
 from dask_efficiency.plugin.scheduler.registration import OpenWindow
@@ -25,8 +25,6 @@ from dask_efficiency.plugin.scheduler.spans import is_own
 
 #: Characters that are read of a traceback, from its end, and bytes of the scheduler's own errors. Guesses.
 MAX_TRACEBACK, MAX_PICKLE = 20_000, 10_000
-#: Prefixes of outstanding tasks in a report, those with most tasks. A guess that bounds an answer.
-MAX_PREFIXES = 1_000
 #: Tasks without a worker that are compared with paused ones.
 MAX_UNRUNNABLE = 1_000
 #: Tasks on workers that are looked at to tell where the outstanding ones are: some milliseconds.
@@ -107,7 +105,7 @@ def unfinished(scheduler: Scheduler, sent: Mapping[TaskGroup, int] | None = None
             tasks[prefix_of(group.prefix.name) if group.prefix else ""] += outstanding
     rows: dict[str, dict[str, Any]] = {
         prefix: {"prefix": prefix, "tasks": outstanding, "running": {}, "held_up": {}, "seconds": 0.0}
-        for prefix, outstanding in tasks.most_common(MAX_PREFIXES)
+        for prefix, outstanding in tasks.most_common(MAX_APART)
     }
     assigned = ((ws, ts) for ws in list(scheduler.workers.values()) for ts in ws.processing) if rows else ()
     for ws, ts in islice(assigned, MAX_PROCESSING):

@@ -40,6 +40,7 @@ from dask_efficiency.accounts import stalls, waits
 from dask_efficiency.accounts.cluster.cluster import ClusterLedger
 from dask_efficiency.accounts.intake import fitting, number
 from dask_efficiency.accounts.lines import Frame, Stack, blamed, has_nothing_to_do, is_import, place_of
+from dask_efficiency.accounts.rows import MAX_APART
 from dask_efficiency.accounts.stalls import KINDS, StalledWork, encode_stalls
 from dask_efficiency.accounts.thread_looks import AWAITING, COMPUTING, LOOP, TASK, ThreadLook
 from dask_efficiency.accounts.worker.log import prefix_of
@@ -65,8 +66,6 @@ FOR_OTHERS = frozenset({waits.TASKS, waits.SHUFFLE})
 OF_WORKERS = frozenset({stalls.PAUSED, stalls.SILENT, stalls.BLOCKED, stalls.FETCH})
 #: Workers that are asked at a time, and tasks that are looked at. Guesses that bound the cost of a suspicion.
 MAX_ASKED, MAX_TASKS = 100, 1_000
-#: Stalls that are logged while the same work goes on. A guess.
-MAX_ANNOUNCED = 1_000
 
 
 class _Running(NamedTuple):
@@ -176,7 +175,7 @@ class StallWatch:
         """Log a stall, send an event, and call the user's function, once; where workers are at fault, once for each."""
         workers = stall.workers[:MAX_ASKED] if stall.kind in OF_WORKERS else ("",)
         names = {(stall.kind, stall.prefix, stall.line, worker) for worker in workers}
-        if not names <= self._announced and len(self._announced) < MAX_ANNOUNCED:
+        if not names <= self._announced and len(self._announced) < MAX_APART:
             self._announced |= names
             line = [f"{frame.function} ({place_of(frame)})" for frame in stall.line]
             where = ", ".join(filter(None, (stall.prefix, *stall.workers[:3], stall.detail, *line)))
