@@ -14,6 +14,9 @@ OTHER = "(other)"
 MAX_APART = 1_000
 #: Likewise where each is sent with much, or in heartbeats: errors, prefixes with sizes, GPUs. A guess.
 MAX_SENT = 200
+#: Rows of a kind that an answer lists, the longest or costliest first, such as blocks of an event loop and reasons of a
+#: peak. A guess: reports show no more.
+MAX_LISTED = 10
 #: Rows of several names, such as a span and a prefix, that are kept apart in a process or a window: 2.5 MB of a
 #: profile, where one takes 500 bytes. A guess.
 MAX_ROWS = 5_000
