@@ -17,10 +17,11 @@ import numpy as np
 from dask._task_spec import Task
 
 from dask_efficiency.accounts.intake import fitting
+from dask_efficiency.accounts.lines import MAX_CACHED
 from dask_efficiency.plugin.frame_values import values_of
 
-#: Instructions whose plans are kept, and functions whose instructions are. Guesses, to bound memory.
-MAX_KNOWN, MAX_READ = 5_000, 50
+#: Functions whose instructions are kept. A guess, to bound memory.
+MAX_READ = 50
 #: Operands that are named. A guess.
 MAX_OPERANDS = 2
 #: Elements from which work on all of them takes much longer than what Python does around it: some 10 us.
@@ -119,7 +120,7 @@ class Operations:
     def _plan(self, code: CodeType, at: int) -> _Plan:
         found = self._known.get((code, at))
         if found is None:
-            if len(self._known) >= MAX_KNOWN:
+            if len(self._known) >= MAX_CACHED:
                 self._known.clear()
             found = self._known[code, at] = _Plan(*_operations(self._instructions(code), at))
         return found
