@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 from itertools import islice
 from typing import Any
 
-#: Entries of one mapping or list; more are refused. A guess, far above any real worker's.
+#: Entries of one mapping, list or table; more are refused. A guess, far above any real worker's.
 MAX_NAMES = 10_000
 #: Characters of a name; a longer one is refused. A guess: keys of Dask have some 50.
 MAX_NAME_LENGTH = 1_000

@@ -19,15 +19,11 @@ from dask_efficiency.accounts.checks import (
 )
 from dask_efficiency.accounts.lines import Frame, HolderRow, Holdup, SampleRow, Stack
 from dask_efficiency.accounts.metered import AT_PEAK, BYTE_SECONDS, BYTES, MEMORY, PROCESS, Metered
-from dask_efficiency.accounts.rows import add
+from dask_efficiency.accounts.rows import MAX_ROWS, add
 from dask_efficiency.accounts.skew import TaskSizes, decode_sizes, encode_sizes, merge_sizes
 
 #: Frames of a stack that are sent, the innermost; a guess above what samplers keep (48).
 MAX_DEPTH = 60
-#: Rows of a window's merged profile, the costliest first: 2.5 MB, as a row takes some 500 bytes. A guess.
-MAX_ROWS = 5_000
-#: Rows of the workers' own memory beside them: 15 for each of some thousand workers. A guess.
-MAX_OF_WORKERS = 50_000
 #: Long holds of each kind that are kept, the longest first. A guess: reports show fewer.
 MAX_HOLDS = 20
 _Value = TypeVar("_Value")
@@ -168,7 +164,8 @@ class MergedProfiles:
     def _kept_as(self, worker: str, one: Metered) -> tuple[str, Metered] | None:
         """Name and quantity of a row; None of memory that may not be joined with that of others."""
         key, rows = (worker, one), len(self.metered) - self._of_workers
-        room = self._of_workers < MAX_OF_WORKERS if one.is_of_worker else rows < MAX_ROWS
+        # The workers' own memory has its room beside them: 15 rows for each of some thousand workers.
+        room = self._of_workers < 10 * MAX_ROWS if one.is_of_worker else rows < MAX_ROWS
         if room or key in self.metered:
             return key
         if one.context == MEMORY and one.is_level:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
-from dask_efficiency.accounts.rows import OTHER, add, growth, kept_apart
+from dask_efficiency.accounts.rows import MAX_SENT, OTHER, add, growth, kept_apart
 
 
 class GpuUse(NamedTuple):
@@ -114,8 +114,6 @@ NUMBERS = ("kernel_ns", "attributed_ns", "dropped", "gaps", "cost", "unknown_tas
 
 #: Kernels that a sum lists, those that took most time. A guess: pages show 20.
 MAX_KERNELS = 100
-#: Devices that a sum lists. A guess: in a cloud, each departed worker may have had another device.
-MAX_DEVICES = 200
 
 
 def _grown(now: DeviceTotals, then: DeviceTotals) -> DeviceTotals:
@@ -142,7 +140,7 @@ def _devices(devices: Iterable[DeviceTotals]) -> tuple[DeviceTotals, ...]:
     """One for each device; the parts of a sum add up if those of both do."""
     found: dict[str, DeviceTotals] = {}
     for device in devices:
-        uuid = kept_apart(device.uuid, found, MAX_DEVICES)
+        uuid = kept_apart(device.uuid, found, MAX_SENT)
         known = found.get(uuid, DeviceTotals(uuid))
         numbers = {name: getattr(known, name) + getattr(device, name) for name in DEVICE_NUMBERS}
         name = device.name if uuid == device.uuid else ""

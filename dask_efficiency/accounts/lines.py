@@ -10,6 +10,7 @@ from collections.abc import Collection, Iterable, Mapping
 from functools import cache, lru_cache
 from typing import Any, Generic, NamedTuple, TypeVar
 
+from dask_efficiency.accounts.checks import MAX_NAMES
 from dask_efficiency.accounts.intake import fitting
 
 #: Rows of a table: 1 MB, as a row of 20 shared frames takes some 500 bytes.
@@ -263,9 +264,9 @@ def _roots() -> tuple[str, ...]:
     return tuple(fitting(os.path.join(root, "")) for root in sorted(roots))  # as frames name them
 
 
-#: Graphs of a window that are kept apart, prefixes of all of them, and keys compared to name one graph. Guesses that
-#: bound memory; beyond them the lines are not known.
-MAX_GRAPHS, MAX_PREFIXES, MAX_WANTED = 1_000, 10_000, 10_000
+#: Graphs of a window that are kept apart; beyond, and beyond :data:`MAX_NAMES` prefixes of all of them or keys of one,
+#: the lines are not known. A guess that bounds memory.
+MAX_GRAPHS = 1_000
 
 #: Name of all graphs that are not kept apart.
 NAMELESS = ""
@@ -274,7 +275,7 @@ _NOBODY = {"": ""}
 
 def graph_name(wanted: Any) -> str:
     """Name of a graph by its wanted keys, equal on client and scheduler."""
-    if not isinstance(wanted, Collection) or len(wanted) > MAX_WANTED:
+    if not isinstance(wanted, Collection) or len(wanted) > MAX_NAMES:
         return NAMELESS
     return min(map(fitting, wanted), default=NAMELESS)
 
@@ -289,7 +290,7 @@ class SentGraphs:
     def add(self, wanted: Any, prefixes: Iterable[str]) -> None:
         """Add a graph whose tasks have these prefixes."""
         name, new = graph_name(wanted), set(prefixes)
-        if name not in self._found and (len(self._found) >= MAX_GRAPHS or self._size + len(new) > MAX_PREFIXES):
+        if name not in self._found and (len(self._found) >= MAX_GRAPHS or self._size + len(new) > MAX_NAMES):
             name = NAMELESS
         known = self._found.setdefault(name, set())
         self._size += len(new - known)

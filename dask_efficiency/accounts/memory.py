@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from dask_efficiency.accounts.checks import RefusedPayload, listed, short, text, whole
 from dask_efficiency.accounts.intake import whole_number
-from dask_efficiency.accounts.rows import MAX_APART, OTHER
+from dask_efficiency.accounts.rows import MAX_APART, MAX_ROWS, OTHER
 from dask_efficiency.accounts.wire.heartbeats import REPEATS
 
 _Name = TypeVar("_Name", bound=Hashable)
@@ -200,10 +200,6 @@ class LowerEnvelope:
         return slopes[len(slopes) // 2] if slopes else None
 
 
-#: Workers whose peaks a window keeps, the first ones: some megabytes. A guess.
-MAX_PEAKS = 5_000
-
-
 class KeptWindow:
     """Reasons why results were kept in a window, by looks at them: what one look saw holds until the next."""
 
@@ -230,7 +226,7 @@ class KeptWindow:
 
     def note(self, worker: str, process: int, nbytes: Mapping[Kept, int]) -> None:
         """Note the memory of a worker's process at a look, or of all."""
-        room = not worker or worker in self.peaks or len(self.peaks) < MAX_PEAKS
+        room = not worker or worker in self.peaks or len(self.peaks) < MAX_ROWS
         if room and process > self.peaks.get(worker, _NO_PEAK)[0]:
             self.peaks[worker] = process, nbytes
 

@@ -82,8 +82,6 @@ WAYS = (
     SENT,
     "shuffled",
 )
-#: Quantities that a worker keeps apart. A guess that bounds a heartbeat.
-MAX_METERED = 1_000
 
 
 class Metered(NamedTuple):

@@ -9,8 +9,22 @@ _Name = TypeVar("_Name", bound=Hashable)
 
 #: Stands for names beyond those that are kept apart.
 OTHER = "(other)"
-#: Names of a kind, such as prefixes or spans, that are kept apart in a process or a window. A guess that bounds memory.
+#: Names of a kind, such as prefixes, keys or workers that left, that are kept apart in a process or a window. A guess
+#: that bounds memory.
 MAX_APART = 1_000
+#: Likewise where each is sent with much, or in heartbeats: errors, prefixes with sizes, GPUs. A guess.
+MAX_SENT = 200
+#: Rows of a kind that an answer lists, the longest or costliest first, such as blocks of an event loop and reasons of a
+#: peak. A guess: reports show no more.
+MAX_LISTED = 10
+#: Names of a kind that a worker tells first, of all that it keeps: files, senders, and labels without numbers. A guess.
+MAX_NAMED = 20
+#: Rows of several names, such as a span and a prefix, that are kept apart in a process or a window: 2.5 MB of a
+#: profile, where one takes 500 bytes. A guess.
+MAX_ROWS = 5_000
+#: Entries of a cache, such as lines by instruction: functions that travel with each task's message are new each time. A
+#: guess: some megabytes.
+MAX_CACHED = 10_000
 
 
 def kept_apart(name: str, known: Collection[str], at_most: int) -> str:

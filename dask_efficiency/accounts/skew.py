@@ -12,7 +12,7 @@ import numpy as np
 
 from dask_efficiency.accounts.checks import MAX_NANOSECONDS, RefusedPayload, listed, short, text, whole
 from dask_efficiency.accounts.intake import fitting
-from dask_efficiency.accounts.rows import OTHER, add, kept_apart
+from dask_efficiency.accounts.rows import MAX_SENT, OTHER, add, kept_apart
 
 #: Largest relative error of a quantile. A guess: reports show two digits.
 MAX_ERROR = 0.01
@@ -121,10 +121,6 @@ def decode_sketch(name: str, payload: object) -> Sketch:
     return sketch
 
 
-#: Prefixes that a window keeps apart; later ones are one. A guess that bounds an answer.
-MAX_PREFIXES = 200
-
-
 class Most(NamedTuple):
     """The largest of some numbers, and the key of its task."""
 
@@ -212,7 +208,7 @@ def key_name(key: object) -> str:
 def merge_sizes(total: dict[str, TaskSizes], more: Mapping[str, TaskSizes]) -> None:
     """Add another worker's sizes of a window; ``more`` is not changed."""
     for name, sizes in more.items():
-        total.setdefault(kept_apart(name, total, MAX_PREFIXES), TaskSizes()).merge(sizes)
+        total.setdefault(kept_apart(name, total, MAX_SENT), TaskSizes()).merge(sizes)
 
 
 def skew_by_prefix(
@@ -285,8 +281,8 @@ def decode_sizes(payload: object) -> dict[str, TaskSizes]:
                     f"skew of {short(prefix)} has memory of {sketch.count} tasks, the most {short(most)}"
                 )
         found[text("skew", prefix)] = sizes
-    if len(found) > MAX_PREFIXES + 1:
-        raise RefusedPayload(f"skew has {len(found)} prefixes; expected at most {MAX_PREFIXES} and {OTHER!r}")
+    if len(found) > MAX_SENT + 1:
+        raise RefusedPayload(f"skew has {len(found)} prefixes; expected at most {MAX_SENT} and {OTHER!r}")
     return found
 
 

@@ -10,13 +10,12 @@ import threading
 from types import CodeType, FrameType
 
 from dask_efficiency.accounts.intake import fitting
+from dask_efficiency.accounts.rows import MAX_CACHED
 
 #: Modules of which every wait is at a lock of Python.
 _FILES = (str(threading.__file__), str(queue.__file__), os.path.dirname(str(concurrent.futures.__file__)) + os.sep)
 #: Methods by which a line waits for such a lock.
 _METHODS = frozenset({"acquire", "__enter__", "wait", "wait_for", "join", "get", "put", "result", "exception"})
-#: Lines cached. A guess, to bound memory.
-MAX_KNOWN = 5_000
 
 
 #: Starts of the names of instructions that load a function by its name.
@@ -46,7 +45,7 @@ class CallsIntoC:
         at = id(code), frame.f_lasti
         known = self._known.get(at)
         if known is None:
-            if len(self._known) >= MAX_KNOWN:
+            if len(self._known) >= MAX_CACHED:
                 self._known.clear()
             # The code is kept, so that its id is not reused.
             known = self._known[at] = *_call(code, frame.f_lasti), code

@@ -26,7 +26,7 @@ from dask_efficiency.accounts.cluster.scheduler_loop import RECEIVING, SENDING, 
 from dask_efficiency.accounts.intake import fitting
 from dask_efficiency.accounts.lines import NOWHERE, Frame
 from dask_efficiency.accounts.metered import BYTES, COUNT, ITEMS, MESSAGES, SECONDS, Metered
-from dask_efficiency.accounts.rows import add, growth
+from dask_efficiency.accounts.rows import MAX_APART, add, growth
 from dask_efficiency.accounts.skew import Sketch
 from dask_efficiency.plugin import patches
 from dask_efficiency.plugin.guard import Guard
@@ -54,8 +54,6 @@ CHUNK = 65_536
 PICKLED, MANY = 0.25, 1_000
 #: Short messages, and tasks that do not take long to pickle, that one stands for.
 ONE_IN = 16
-#: Kinds of messages that are told apart. A guess, to bound memory.
-MAX_ROWS = 500
 #: Long messages that are remembered for the blocks of event loops, which are looked at some seconds later at most.
 MAX_LONG = 200
 #: Tasks of one message that are noted, the last ones. A guess, to bound memory.
@@ -388,7 +386,7 @@ class Messages:
         with self._lock:
             row = self._rows.get(of)
             if row is None:
-                if len(self._rows) >= MAX_ROWS:
+                if len(self._rows) >= MAX_APART:
                     of = Parcel(of.way, of.what if of.what in (TASKS, RESULTS, GRAPHS) else OTHER_MESSAGES)
                 row = self._rows.setdefault(of, _Row())
             row.count, row.nbytes, row.items = row.count + count, row.nbytes + nbytes, row.items + items

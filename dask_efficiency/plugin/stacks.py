@@ -19,12 +19,11 @@ import tornado
 
 from dask_efficiency.accounts.intake import fitting
 from dask_efficiency.accounts.lines import BUILT_IN, BY_VALUE, MAX_DEPTH, Frame, Stack
+from dask_efficiency.accounts.rows import MAX_CACHED
 from dask_efficiency.plugin import names
 from dask_efficiency.plugin.calls import CallsIntoC
 from dask_efficiency.plugin.operations import Operations
 
-#: Lines cached; functions that travel with each task's message are new each time. A guess: some megabytes.
-MAX_KNOWN = 20_000
 #: Frames walked, from the innermost; more than stacks keep.
 MAX_WALKED = 500
 
@@ -109,7 +108,7 @@ class Stacks:
         code, at = frame.f_code, frame.f_lasti
         found = self._interprets.get((id(code), at))
         if found is None:
-            if len(self._interprets) >= MAX_KNOWN:
+            if len(self._interprets) >= MAX_CACHED:
                 self._interprets.clear()
             found = self._interprets[id(code), at] = 0 <= at < len(code.co_code) and code.co_code[at] in _TURNS, code
         return found[0]
@@ -173,7 +172,7 @@ class Stacks:
         at = id(code), frame.f_lasti
         seen = known.get(at)
         if seen is None:
-            if len(known) >= MAX_KNOWN:
+            if len(known) >= MAX_CACHED:
                 known.clear()
             named = Frame(fitting(code.co_qualname), fitting(_file_of(frame)), max(0, frame.f_lineno or 0))
             seen = known[at] = _kind(code.co_filename), named, code

@@ -125,7 +125,7 @@ class EfficiencyReport(FactViews, Printed):
         Workers that joined.
     skew
         Spread of times and result sizes of each prefix's successful tasks; prefixes beyond
-        :data:`~dask_efficiency.accounts.skew.MAX_PREFIXES` are together under
+        :data:`~dask_efficiency.accounts.rows.MAX_SENT` are together under
         :data:`~dask_efficiency.accounts.rows.OTHER`. Empty in retrospect.
     path, long_tail, operators
         Of a recorded run: its critical path; tasks that took far longer than others of their prefix, the longest first;

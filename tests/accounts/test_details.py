@@ -6,7 +6,6 @@ from dask_efficiency.accounts.checks import MAX_NANOSECONDS, RefusedPayload
 from dask_efficiency.accounts.details import (
     MAX_DEPTH,
     MAX_HOLDS,
-    MAX_ROWS,
     Holdup,
     MergedProfiles,
     SampleRow,
@@ -17,7 +16,7 @@ from dask_efficiency.accounts.details import (
 )
 from dask_efficiency.accounts.facts import FactsBuilder, decode_facts, encode_facts
 from dask_efficiency.accounts.metered import Metered
-from dask_efficiency.accounts.rows import OTHER
+from dask_efficiency.accounts.rows import MAX_ROWS, OTHER
 from tests.strategies import metered, nanoseconds, window_details
 
 

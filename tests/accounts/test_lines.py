@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dask_efficiency.accounts import lines
+from dask_efficiency.accounts.checks import MAX_NAMES as MAX_WANTED
 from dask_efficiency.accounts.lines import (
     Frame,
     SampleRow,
@@ -75,7 +76,7 @@ def test_a_graph_of_two_lines_has_both_and_an_unknown_origin_makes_its_prefixes_
     }
 
 
-@pytest.mark.parametrize("wanted", [[], range(lines.MAX_WANTED + 1), iter("a"), None])
+@pytest.mark.parametrize("wanted", [[], range(MAX_WANTED + 1), iter("a"), None])
 def test_a_graph_without_a_name_has_no_line(wanted: object) -> None:
     assert graph_name(wanted) == ""
     assert "f" not in sending_lines(sent_graphs((wanted, ["f"])), {"a": LOAD})
@@ -86,7 +87,7 @@ def test_prefixes_beyond_the_bounds_have_no_line_unless_their_graph_is_known(mon
     sent = sent_graphs((["a"], ["f"]), (["b"], ["g"]), (["c"], ["h", "g"]), (["a"], ["i"]))
     assert sent == {"a": ["f", "i"], "b": ["g"], "": ["g", "h"]}
     assert sending_lines(sent, dict.fromkeys("abc", LOAD)).keys() == {"f", "i"}
-    monkeypatch.setattr(lines, "MAX_PREFIXES", 3)
+    monkeypatch.setattr(lines, "MAX_NAMES", 3)
     assert sent_graphs((["a"], ["f", "g"]), (["b"], ["g", "h"])) == {"a": ["f", "g"], "": ["g", "h"]}
 
 

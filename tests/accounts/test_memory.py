@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 from dask_efficiency.accounts.checks import MAX_NANOSECONDS, RefusedPayload
 from dask_efficiency.accounts.memory import (
     MAX_LEVELS,
-    MAX_PEAKS,
     MAX_POINTS,
     MIN_POINTS,
     NOT_MEASURED,
@@ -24,6 +23,7 @@ from dask_efficiency.accounts.memory import (
     largest,
 )
 from dask_efficiency.accounts.rows import MAX_APART as MAX_KEPT
+from dask_efficiency.accounts.rows import MAX_ROWS as MAX_PEAKS
 from dask_efficiency.accounts.rows import OTHER
 from tests.strategies import SECOND, plain_data
 

@@ -11,12 +11,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dask_efficiency.accounts.checks import MAX_NAME_LENGTH, MAX_NANOSECONDS, RefusedPayload
+from dask_efficiency.accounts.rows import MAX_SENT as MAX_PREFIXES
 from dask_efficiency.accounts.rows import OTHER
 from dask_efficiency.accounts.skew import (
     MAX_BINS,
     MAX_ERROR,
     MAX_INDEX,
-    MAX_PREFIXES,
     Sketch,
     Skew,
     TaskSizes,

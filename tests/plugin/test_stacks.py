@@ -16,8 +16,9 @@ from hypothesis import given, reject
 
 from dask_efficiency.accounts.details import WindowDetails, decode_details, encode_details
 from dask_efficiency.accounts.lines import MAX_DEPTH, SampleRow, blamed, has_nothing_to_do, place_of
+from dask_efficiency.accounts.rows import MAX_CACHED as MAX_KNOWN
 from dask_efficiency.plugin import stacks
-from dask_efficiency.plugin.stacks import MAX_KNOWN, MAX_WALKED, Stacks, frames_of_others
+from dask_efficiency.plugin.stacks import MAX_WALKED, Stacks, frames_of_others
 from tests.payloads import through_msgpack
 from tests.plugin.watch import eventually
 from tests.strategies import odd_texts

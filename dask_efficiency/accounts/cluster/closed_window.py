@@ -15,8 +15,9 @@ from dask_efficiency.accounts.facts import Facts, FactsBuilder
 from dask_efficiency.accounts.gpu import GpuTotals
 from dask_efficiency.accounts.rows import OTHER, cap
 
-#: Spans, prefixes, buckets and causes that are known of these together; of more, the bucket and cause. A guess: 4 MB.
-MAX_OF_OTHERS = 100_000
+#: Rows of workers' answers that are kept by worker, span and prefix, and rows of what is known by span and prefix of
+#: further workers together; of more, the bucket and cause. A guess: 2 MB and 4 MB.
+MAX_FACTS = 100_000
 #: Rows of these after which they are added up: some 5 ms of the scheduler's event loop.
 MAX_NEW_ROWS = 30_000
 
@@ -30,7 +31,7 @@ class OthersTime:
     @property
     def is_full(self) -> bool:
         """True if more was known than is kept."""
-        return len(self._rows) >= MAX_OF_OTHERS
+        return len(self._rows) >= MAX_FACTS
 
     def add(self, facts: Facts) -> None:
         """Add what a worker's tasks held."""
@@ -39,10 +40,10 @@ class OthersTime:
             self._room = len(self.merged()) + MAX_NEW_ROWS
 
     def merged(self) -> Facts:
-        """Add all up; beyond :data:`MAX_OF_OTHERS` rows, the time is of no span and no known prefix."""
+        """Add all up; beyond :data:`MAX_FACTS` rows, the time is of no span and no known prefix."""
         merged, self._rows = self._rows.build().merged("span", "prefix", "bucket", "cause"), FactsBuilder()
-        self._rows.append(merged.take(slice(MAX_OF_OTHERS)))
-        self._rows.append(merged.take(slice(MAX_OF_OTHERS, None)), span="", prefix=OTHER)
+        self._rows.append(merged.take(slice(MAX_FACTS)))
+        self._rows.append(merged.take(slice(MAX_FACTS, None)), span="", prefix=OTHER)
         return self._rows.build()
 
 

@@ -27,7 +27,14 @@ from dask_efficiency.accounts.cluster.failures import FailedAs
 from dask_efficiency.accounts.cluster.history import ClusterHistory, HistoryPoint, gpus_at, workers_at
 from dask_efficiency.accounts.cluster.idle import IdleWeights, WorkClock
 from dask_efficiency.accounts.cluster.losses import Loss, by_prefix
-from dask_efficiency.accounts.cluster.presence import Presence, Presences, WorkerStay, check_snapshot, is_stale
+from dask_efficiency.accounts.cluster.presence import (
+    MAX_DEPARTED,
+    Presence,
+    Presences,
+    WorkerStay,
+    check_snapshot,
+    is_stale,
+)
 from dask_efficiency.accounts.cluster.scheduler_loop import KeptTotals, LoopTotals
 from dask_efficiency.accounts.cluster.timeline import totals_of
 from dask_efficiency.accounts.gpu import GpuTotals, add_totals
@@ -48,15 +55,12 @@ GRACE_NS = 2_000_000_000
 #: Nanoseconds without any snapshot after which a worker is not measured. Heartbeats of a thousand workers are 6 s
 #: apart, those of ten thousand 51 s.
 SILENT_NS = 30_000_000_000
-#: Ended ledgers whose incarnations are remembered, to recognize late snapshots. A guess that bounds memory.
-MAX_ENDED = 10_000
-#: Departed workers whose losses are remembered. A guess that bounds memory.
-MAX_LOSSES = 1_000
 #: Nanoseconds by which each snapshot may move a ledger's beginning later again: clocks drift, and a snapshot that
 #: seemed too early must not count for ever. A guess.
 DRIFT_NS = 1_000_000
 
-#: Nanoseconds for which a departed worker's name counts as recent. A guess: some scrapes of Prometheus.
+#: Nanoseconds for which a departed worker's name counts as recent, and one that is exported stays so. A guess: some
+#: scrapes of Prometheus, so that its series can be drawn.
 RECENT_NS = 60_000_000_000
 
 #: An empty account of Python's integers.
@@ -97,9 +101,9 @@ class ClusterLedger(Presences):
         self._left_at: dict[str, int] = {}
         self._prefixes = NamedSums(max_prefixes, len(TASK_BUCKETS))
         #: Departed workers, oldest first; the lost time of their running tasks; and time recomputed since.
-        self.losses: deque[Loss] = deque(maxlen=MAX_LOSSES)
+        self.losses: deque[Loss] = deque(maxlen=MAX_APART)
         self._lost = NamedSums(max_prefixes, 1)
-        self._recomputed = NamedSums(MAX_LOSSES, 2)
+        self._recomputed = NamedSums(MAX_APART, 2)
         #: Tasks that failed for good.
         self.failures: dict[FailedAs, int] = {}
         self._extras = {group: NamedSums(MAX_APART, 1) for group in EXTRAS}
@@ -472,7 +476,7 @@ class ClusterLedger(Presences):
         if last is not None:
             _add_gpu(self._gpus, name, None if last.gpu is None else last.gpu.totals)
             self._ended[last.incarnation] = None
-            if len(self._ended) > MAX_ENDED:
+            if len(self._ended) > MAX_DEPARTED:
                 del self._ended[next(iter(self._ended))]
 
     def _fold_names(self) -> None:

@@ -6,10 +6,10 @@ from typing import NamedTuple
 
 from dask_efficiency.accounts.intake import fitting
 from dask_efficiency.accounts.lines import NOWHERE, Frame
-from dask_efficiency.accounts.rows import OTHER
+from dask_efficiency.accounts.rows import MAX_SENT, OTHER
 
-#: Failures that are told apart, and characters of an error. Guesses that bound memory.
-MAX_FAILURES, MAX_ERROR = 200, 300
+#: Characters of an error. A guess that bounds memory.
+MAX_ERROR = 300
 #: Beginning of the error of a task that was given up as the workers that ran it died.
 KILLED = "KilledWorker"
 #: Part of the error of a task that the scheduler refuses, as its input is larger than a worker's memory.
@@ -26,10 +26,10 @@ class FailedAs(NamedTuple):
 
 
 def add_failure(failures: dict[FailedAs, int], prefix: str, error: str, frame: Frame) -> None:
-    """Count one more task; beyond :data:`MAX_FAILURES`, errors of a prefix share one entry, and so do new prefixes."""
+    """Count one more task; beyond :data:`MAX_SENT`, errors of a prefix share one entry, and so do new prefixes."""
     found = FailedAs(prefix, error, frame)
     for shared in (FailedAs(prefix, OTHER, NOWHERE), FailedAs(OTHER, OTHER, NOWHERE)):
-        if found in failures or len(failures) < MAX_FAILURES:
+        if found in failures or len(failures) < MAX_SENT:
             break
         found = shared
     failures[found] = failures.get(found, 0) + 1

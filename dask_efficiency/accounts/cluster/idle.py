@@ -15,9 +15,9 @@ from dask_efficiency.accounts.buckets import CAUSES, UNKNOWN, Bucket
 from dask_efficiency.accounts.cluster.span_shares import Path, SpanShares
 from dask_efficiency.accounts.rows import MAX_APART, add, divide, in_proportion, kept_apart, scale_down
 
-#: Turns (work or none, workers or none) that are remembered. A guess: snapshots are recorded seconds after they are
-#: taken.
-MAX_TURNS = 4_096
+#: Turns of a state, such as work or none, that are remembered. A guess: snapshots are recorded seconds after they are
+#: taken, and few programs compute as often within a window.
+MAX_TURNS = 8_192
 
 
 class _Turn(NamedTuple):
@@ -92,8 +92,6 @@ _HELD_UP = slice(_AT_REST + 1, _AT_REST + 1 + len(_OF_PAUSED))
 _NOTHING = (0,) * _HELD_UP.stop
 #: Stands for a prefix: time in which nothing ran.
 NOTHING_RAN = "(nothing ran)"
-#: Keys of tasks that ran alone; beyond, the shorter half is forgotten. A guess: reports show a few.
-MAX_ALONE = 1_000
 #: Changes of a worker's free slots kept until its next split: those of 6 s at 20 looks a second, while heartbeats of
 #: the few workers that are looked at so often are a second apart.
 MAX_CHANGES = 128
@@ -357,7 +355,7 @@ class IdleWeights:
     def _add_alone(self, key: Hashable, prefix: str, elapsed: int) -> None:
         known = self.alone.get(key)
         self.alone[key] = Alone(prefix, elapsed + (known.ns if known else 0))
-        if len(self.alone) > MAX_ALONE:
-            for other in sorted(self.alone, key=lambda one: self.alone[one].ns)[: MAX_ALONE // 2]:
+        if len(self.alone) > MAX_APART:
+            for other in sorted(self.alone, key=lambda one: self.alone[one].ns)[: MAX_APART // 2]:
                 if other != key:
                     del self.alone[other]

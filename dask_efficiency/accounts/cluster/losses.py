@@ -20,8 +20,8 @@ BY_KERNEL = "by the kernel: out of memory"
 BY_OTHERS = "perhaps by a batch system or somebody: the kernel did not count it"
 #: Nanoseconds for which live views and metrics name the tasks with which several workers were lost. A guess.
 KILLERS_NS = 900_000_000_000
-#: Samples of a worker's memory that are kept to tell how it died, and tasks in its threads. Guesses that bound memory.
-MAX_SAMPLES, MAX_IN_THREADS = 16, 32
+#: Samples of a worker's memory that are kept to tell how it died, and tasks in its threads. A guess that bounds memory.
+MAX_OF_LOSS = 32
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,13 +64,13 @@ class Loss:
     prefixes: Mapping[str, int] = field(default_factory=dict)
     in_threads: Sequence[TaskInThread] = ()
     #: Instant and bytes of the last samples of its process's memory, oldest first.
-    memory: deque[tuple[int, int]] = field(default_factory=lambda: deque(maxlen=MAX_SAMPLES))
+    memory: deque[tuple[int, int]] = field(default_factory=lambda: deque(maxlen=MAX_OF_LOSS))
 
     def sample_memory(self, nbytes: int, *, at: int) -> None:
         """Note its memory at an instant, which may be before the last one: a nanny's look travels its own way."""
         self.memory.append((at, nbytes))
         if len(self.memory) > 1 and at < self.memory[-2][0]:
-            self.memory = deque(sorted(self.memory), MAX_SAMPLES)
+            self.memory = deque(sorted(self.memory), MAX_OF_LOSS)
 
     @property
     def last_memory(self) -> list[MemorySample]:

@@ -17,13 +17,13 @@ from types import MappingProxyType
 from dask_efficiency.accounts.cluster.presence import Presence
 from dask_efficiency.accounts.cluster.timeline import MAX_BINS
 from dask_efficiency.accounts.memory import MemoryLevels
-from dask_efficiency.accounts.rows import OTHER
+from dask_efficiency.accounts.rows import MAX_APART, OTHER
 
 #: Width of the first bins, nanoseconds: the time between two new heartbeats. With its three numbers, a bin takes 24
 #: bytes, and so a worker at most 1.4 kB a minute.
 FIRST_WIDTH_NS = 1_000_000_000
-#: Workers that are followed one by one, and those of a timeline that is sent: the fullest. Guesses that bound memory.
-MAX_FOLLOWED, MAX_WORKERS = 1_000, 100
+#: Workers of a timeline that is sent: the fullest. A guess that bounds memory.
+MAX_WORKERS = 100
 #: Prefixes of a timeline; the others are together. By eye.
 MAX_PREFIXES = 6
 
@@ -212,7 +212,7 @@ class MemoryRecorder:
         for presence in seen.keys() - here.keys():
             if presence.name in self._workers:  # from here on, it is not there
                 self._workers[presence.name].add(bin_, _NOTHING, _NOTHING)
-        names = {presence.name for presence in here} if len(self._workers) + len(here) > MAX_FOLLOWED else set()
+        names = {presence.name for presence in here} if len(self._workers) + len(here) > MAX_APART else set()
         for presence, levels in here.items():
             if seen.get(presence) is not levels and (line := self._line_of(presence.name, names)) is not None:
                 line.limit = presence.loss.memory_limit or 0
@@ -228,7 +228,7 @@ class MemoryRecorder:
 
     def _line_of(self, worker: str, present: Collection[str]) -> _Line | None:
         """Line of a worker; once there are too many, in place of the absent one that was furthest from its limit."""
-        if worker not in self._workers and len(self._workers) >= MAX_FOLLOWED:
+        if worker not in self._workers and len(self._workers) >= MAX_APART:
             absent = self._workers.keys() - present
             if not absent:
                 return None

@@ -41,7 +41,8 @@ def attendance(stays: Iterable[WorkerStay], *, start: int, stop: int) -> dict[st
     return {"workers": len(there), "most_workers": most[0], "most_threads": most[1]}
 
 
-#: Departed workers whose stays are remembered, to count those that came and went. A guess that bounds memory.
+#: Departed workers whose stays are remembered, to count those that came and went, and ended ledgers whose incarnations
+#: are, to recognize late snapshots. A guess that bounds memory.
 MAX_DEPARTED = 10_000
 #: Nanoseconds that a worker may claim beyond its age, besides 1 % of it, for clocks that drift. A guess.
 SLACK_NS = 5_000_000_000

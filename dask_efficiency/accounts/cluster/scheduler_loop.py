@@ -11,13 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dask_efficiency.accounts.lines import EVENT_LOOP, Frame, Holdup, Stack
-from dask_efficiency.accounts.rows import growth
+from dask_efficiency.accounts.rows import MAX_LISTED, growth
 from dask_efficiency.accounts.skew import Sketch
-
-#: Handlers, and hooks, that a window lists, the costliest first. A guess: reports show fewer.
-MAX_PARTS = 10
-#: Blocks that a window lists, the longest first. A guess: reports show fewer.
-MAX_BLOCKS = 10
 
 STREAM, COMM, CALLBACK, HOOK = "stream handler", "comm handler", "periodic callback", "hook of a plugin"
 #: Messages as they are serialized, and deserialized.
@@ -214,7 +209,7 @@ def between(then: LoopTotals, now: LoopTotals, blocks: Iterable[Holdup] = ()) ->
     rest = max(0, outside - sum(spent.ns for spent in handlers.values())) if waited is not None else 0
     handlers |= _other_steps(_less(now.steps, then.steps), outside, now.looked - then.looked, rest)
     known = waited is not None and elapsed > 0
-    longest = sorted(blocks, key=lambda block: -block.ns)[:MAX_BLOCKS]
+    longest = sorted(blocks, key=lambda block: -block.ns)[:MAX_LISTED]
     return SchedulerLoop(
         seconds=elapsed / 1e9,
         busy_seconds=max(0, outside) / 1e9 if waited is not None else None,
@@ -270,7 +265,7 @@ def _estimated(handlers: Mapping[LoopFunction, LoopTime], exact: HookTimes) -> H
 
 def _costliest(parts: Mapping[LoopFunction, LoopTime]) -> tuple[LoopPart, ...]:
     took = sorted((each for each in parts.items() if each[1].calls > 0), key=lambda each: (-each[1].ns, each[0]))
-    return tuple(starmap(_part, took[:MAX_PARTS]))
+    return tuple(starmap(_part, took[:MAX_LISTED]))
 
 
 def _part(part: LoopFunction, spent: LoopTime) -> LoopPart:

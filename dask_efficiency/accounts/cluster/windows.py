@@ -13,10 +13,10 @@ from numpy.typing import NDArray
 from dask_efficiency.accounts.buckets import CAUSES, UNKNOWN, Bucket, cause_name, causes_of, fit_known_causes
 from dask_efficiency.accounts.checks import RefusedPayload
 from dask_efficiency.accounts.cluster.account import WHERE, Totals, between, named, place
-from dask_efficiency.accounts.cluster.closed_window import ClosedWindow, OthersTime
+from dask_efficiency.accounts.cluster.closed_window import MAX_FACTS, ClosedWindow, OthersTime
 from dask_efficiency.accounts.cluster.cluster import ClusterLedger
 from dask_efficiency.accounts.cluster.history import WITHOUT_ACCOUNT
-from dask_efficiency.accounts.cluster.idle import WorkClock
+from dask_efficiency.accounts.cluster.idle import MAX_TURNS, WorkClock
 from dask_efficiency.accounts.cluster.losses import Loss, costs, in_window
 from dask_efficiency.accounts.cluster.presence import Presence, with_slack
 from dask_efficiency.accounts.cluster.span_shares import SHARED, SpanShares
@@ -36,11 +36,6 @@ MIN_SAMPLED = 0.25
 MAX_UNSAMPLED = 1_000
 #: (start, stop) in nanoseconds by the scheduler's clock.
 Interval = tuple[int, int]
-#: Intervals that are kept; later ones extend the last. A guess that bounds memory.
-MAX_INTERVALS = 10_000
-#: Rows of workers' answers that are kept by worker, span and prefix; of more, what is known by worker, and what by span
-#: and prefix. A guess: 2 MB.
-MAX_ROWS = 100_000
 #: Workers that joined during a window and are listed, and requests for workers that a client remembers. A guess that
 #: bounds an answer.
 MAX_ARRIVALS = 1_000
@@ -62,7 +57,7 @@ class ActiveIntervals:
         if active and self._since is None:
             self._since = at
         elif not active and self._since is not None:
-            if len(self._closed) < MAX_INTERVALS:
+            if len(self._closed) < MAX_TURNS:
                 self._closed.append((self._since, at))
             else:
                 self._closed[-1] = (self._closed[-1][0], at)
@@ -186,7 +181,7 @@ class ClosingWindow:
         self._recomputed = 0
         #: By prefix: (nanoseconds, worker, span) of waiting on workers that did not sample it.
         self._unsampled: dict[str, list[tuple[int, str, str]]] = {}
-        #: Workers beyond :data:`MAX_ROWS`; the time of their tasks by span, prefix, bucket and cause.
+        #: Workers beyond :data:`MAX_FACTS`; the time of their tasks by span, prefix, bucket and cause.
         self._beyond: set[str] = set()
         self._of_others = OthersTime()
         #: Sums over the workers that were there throughout and answered: threads, time, and time with work.
@@ -345,10 +340,10 @@ class ClosingWindow:
         closed.profiles.add(name, answer.details, metered_in(answer.facts))
 
     def _add_tasks(self, worker: str, facts: Facts) -> None:
-        """Add what a worker's tasks held; beyond :data:`MAX_ROWS` by worker, and by span and prefix."""
+        """Add what a worker's tasks held; beyond :data:`MAX_FACTS` by worker, and by span and prefix."""
         closed = self._closed
         closed.spans.update(facts.used("span"))
-        if len(closed.facts) + len(facts) <= MAX_ROWS:
+        if len(closed.facts) + len(facts) <= MAX_FACTS:
             closed.facts.append(facts, worker=worker)
         else:
             closed.facts.append(facts.merged("bucket", "cause"), worker=worker)

@@ -23,7 +23,7 @@ from dask_efficiency.accounts.checks import (
     whole,
     wholes,
 )
-from dask_efficiency.accounts.gpu import DEVICE_NUMBERS, NUMBERS, DeviceTotals, GpuTotals, KernelTotals
+from dask_efficiency.accounts.gpu import DEVICE_NUMBERS, MAX_KERNELS, NUMBERS, DeviceTotals, GpuTotals, KernelTotals
 from dask_efficiency.accounts.intake import fitting
 from dask_efficiency.accounts.wire.tables import TableWriter, WireTable, column_sums, read_table
 
@@ -121,8 +121,6 @@ def _reading(name: str, value: object) -> dict[str, float]:
 
 # -- changes, on the worker ------------------------------------------------------------------------
 
-#: Kernels whose names both sides remember, in case they come back among those that took most time. A guess.
-MAX_KERNELS = 200
 #: Nanoseconds by prefix, in one table: hidden ones, bounds, and from here on the shares of each device.
 _HIDDEN, _BOUNDS, _SHARES = range(3)
 
@@ -174,7 +172,7 @@ class GpuWriter:
             key = prefix, fitting(name)
             before = now.get(key, (0, 0))
             now[key] = before[0] + launches, before[1] + ns
-        if len(self._rows) <= MAX_KERNELS:
+        if len(self._rows) <= 2 * MAX_KERNELS:  # names that may come back among those that took most time
             now = {**dict.fromkeys(self._rows, (0, 0)), **now}
         self._rows = now
         self._kernels.take(seq, now)

@@ -16,15 +16,13 @@ from typing import Any, Generic, NamedTuple, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from dask_efficiency.accounts.checks import MAX_NANOSECONDS, RefusedPayload, short, wholes
+from dask_efficiency.accounts.checks import MAX_NAMES, MAX_NANOSECONDS, RefusedPayload, short, wholes
 
 Ints = NDArray[np.int64]
 Name = TypeVar("Name")
 Default = TypeVar("Default")
-#: Rows of a table; more are refused. A guess, above what a ledger keeps apart.
-MAX_ROWS = (1 << 14) - 1
 #: A column of numbers below this can be summed in 63 bits.
-_MAX_SMALL = (1 << 63) // (MAX_ROWS + 1)
+_MAX_SMALL = (1 << 63) // (MAX_NAMES + 1)
 
 
 # -- writing ---------------------------------------------------------------------------------------
@@ -153,7 +151,7 @@ def read_table(
 def _rows(name: str, value: object, columns: int) -> tuple[Ints, Ints]:
     """Places and numbers of the rows in a payload."""
     width = columns + 1
-    if not isinstance(value, (list, tuple)) or len(value) % width or len(value) > width * MAX_ROWS:
+    if not isinstance(value, (list, tuple)) or len(value) % width or len(value) > width * MAX_NAMES:
         raise RefusedPayload(f"{name} is {short(value)}; expected rows of a place and {columns} numbers")
     # Without a call for each number: heartbeats are full of them.
     if not {*map(type, value)} <= {int}:
@@ -171,7 +169,7 @@ def _rows(name: str, value: object, columns: int) -> tuple[Ints, Ints]:
 
 
 def _named(name: str, value: object, check: Callable[[str, Sequence[Any]], Sequence[Name]]) -> dict[int, Name | None]:
-    if not isinstance(value, (list, tuple)) or len(value) % 2 or len(value) > 2 * MAX_ROWS:
+    if not isinstance(value, (list, tuple)) or len(value) % 2 or len(value) > 2 * MAX_NAMES:
         raise RefusedPayload(f"names of {name} are {short(value)}; expected places and names in turn")
     name = f"names of {name}"
     places, names = value[::2], value[1::2]
@@ -182,8 +180,8 @@ def _named(name: str, value: object, check: Callable[[str, Sequence[Any]], Seque
 
 def _with_names(name: str, names: tuple[Name | None, ...], new: Mapping[int, Name | None]) -> tuple[Name | None, ...]:
     size = max(len(names), max(new) + 1)
-    if size > MAX_ROWS:
-        raise RefusedPayload(f"{name} has {size} entries; expected at most {MAX_ROWS}")
+    if size > MAX_NAMES:
+        raise RefusedPayload(f"{name} has {size} entries; expected at most {MAX_NAMES}")
     found = [*names, *[None] * (size - len(names))]
     for place, each in new.items():
         found[place] = each

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from dask_efficiency.accounts.buckets import Bucket, fit_causes
-from dask_efficiency.accounts.checks import RefusedPayload, counts, mapping, short, whole
+from dask_efficiency.accounts.checks import MAX_NAMES, RefusedPayload, counts, mapping, short, whole
 from dask_efficiency.accounts.details import WindowDetails, decode_details, encode_details
 from dask_efficiency.accounts.facts import NO_LABEL, Facts, FactsBuilder, decode_facts, encode_facts, time_by_cause
 from dask_efficiency.accounts.metered import BYTES_AN_HOUR, MEMORY, SECONDS, Metered
@@ -17,8 +17,8 @@ from dask_efficiency.accounts.worker.balance import TASK_BUCKETS, UNHELD_BUCKETS
 
 #: Label of free slots' time in which libraries' threads computed: ``idle``, as far as there was work.
 BESIDE_FREE_SLOTS = "threads of libraries beside free slots"
-#: Rows of an answer, and those of it with labels, which are counted one by one. Guesses, above what a worker keeps.
-MAX_ROWS, MAX_LABELLED = 1 << 18, 10_000
+#: Rows of an answer; those of it with labels are counted one by one. A guess, above what a worker keeps.
+MAX_ROWS = 1 << 18
 _ROW_BUCKETS = tuple(map(str, (*TASK_BUCKETS, Bucket.RUNNING)))
 _OF_WORKERS = frozenset((*_ROW_BUCKETS, *map(str, UNHELD_BUCKETS)))
 _OUTCOMES = frozenset(map(str, Outcome))
@@ -91,8 +91,8 @@ def _check_rows(facts: Facts) -> None:
         raise RefusedPayload(f"facts have {least}; expected 0 or more, but for overhead whose causes are told")
     if (ns := sum(rows.value[overhead].tolist())) < 0:
         raise RefusedPayload(f"facts have {ns} ns of overhead of no span and no prefix; expected 0 or more")
-    if len(facts.labelled) > MAX_LABELLED:
-        raise RefusedPayload(f"facts have {len(facts.labelled)} rows with labels; expected at most {MAX_LABELLED}")
+    if len(facts.labelled) > MAX_NAMES:
+        raise RefusedPayload(f"facts have {len(facts.labelled)} rows with labels; expected at most {MAX_NAMES}")
 
 
 def _nobodys(facts: Facts) -> Bool:

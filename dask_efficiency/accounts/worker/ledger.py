@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Iterable, Mapping
 
 from dask_efficiency.accounts.buckets import Bucket
-from dask_efficiency.accounts.rows import OTHER, kept_apart
+from dask_efficiency.accounts.rows import MAX_SENT, OTHER, kept_apart
 from dask_efficiency.accounts.worker.balance import (
     TASK_BUCKETS,
     UNHELD_BUCKETS,
@@ -20,9 +20,6 @@ from dask_efficiency.accounts.worker.reservations import MAX_WINDOWS, ActivityVi
 
 #: Stretches of spilling in which free slots may still turn out to have waited. A guess: reports clear them.
 MAX_UNDECIDED = 1_000
-#: Departed workers whose recomputed results are kept apart; later ones share :data:`OTHER`. A guess that bounds a
-#: heartbeat.
-MAX_LOSSES = 100
 
 _PAUSED, _RETIRING, _WAITING, _CONSTRAINED, _IDLE, _SPILL = range(6)
 
@@ -324,7 +321,7 @@ class Ledger:
         return rows
 
     def _note_recomputed(self, reservation: SlotReservation) -> None:
-        mark = kept_apart(reservation.recomputed or OTHER, self._recomputed, MAX_LOSSES)
+        mark = kept_apart(reservation.recomputed or OTHER, self._recomputed, MAX_SENT)
         row = self._recomputed.setdefault(mark, [0, 0])
         row[0] += reservation.ns
         row[1] += 1

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from itertools import product
 
-from dask_efficiency.accounts.rows import OTHER, scale_down
+from dask_efficiency.accounts.rows import MAX_ROWS, OTHER, scale_down
 from dask_efficiency.accounts.worker.balance import ACTIVE_BUCKETS, TASK_BUCKETS, UNHELD_BUCKETS, Outcome, WindowBalance
 
 _NAMES = tuple(map(str, ACTIVE_BUCKETS))
@@ -83,10 +83,9 @@ class ActivityView:
         return dict(zip(_NAMES, view, strict=True))
 
 
-#: Windows open at once; the oldest goes when one more is opened. A guess: each client has one or two.
+#: Windows open at once, of a cluster as of a worker; the oldest goes when one more is opened, so that a client that
+#: never closes its own costs no more. A guess: each client has one or two.
 MAX_WINDOWS = 64
-#: Pairs of span and prefix that a window keeps apart; later ones share a row. A guess that bounds an answer.
-MAX_WINDOW_ROWS = 5_000
 
 Row = list[int]
 
@@ -126,6 +125,6 @@ class SlotWindow:
     def _row(self, reservation: SlotReservation) -> Row:
         """Row of a span and prefix; beyond the bound, the shared row."""
         key = reservation.span, reservation.prefix
-        if key not in self._rows and len(self._rows) >= MAX_WINDOW_ROWS:
+        if key not in self._rows and len(self._rows) >= MAX_ROWS:
             key = "", OTHER
         return self._rows.setdefault(key, [0] * (len(TASK_BUCKETS) + 1))

@@ -23,12 +23,10 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Any
 
-from dask_efficiency.accounts.rows import OTHER, divide
+from dask_efficiency.accounts.rows import MAX_APART, OTHER, divide
 from dask_efficiency.accounts.worker.log import prefix_of, span_of
 from dask_efficiency.accounts.worker.reservations import MAX_WINDOWS
 
-#: Pairs of span and prefix that are kept apart. A guess that bounds an answer.
-MAX_ROWS = 1_000
 #: Results that were written to disk and are not stored yet, at most: there is one at a time.
 MAX_EARLY = 100
 #: Span and prefix.
@@ -207,5 +205,5 @@ class WorkerResults:
 
     def _new_row(self, span: str, prefix: str) -> _Row:
         """Row of a span and prefix; the one that all others share once there are too many."""
-        name = (span, prefix) if (span, prefix) in self._rows or len(self._rows) < MAX_ROWS else _OTHERS
+        name = (span, prefix) if (span, prefix) in self._rows or len(self._rows) < MAX_APART else _OTHERS
         return self._rows.setdefault(name, [0, 0, 0, 0])

@@ -7,16 +7,12 @@ from collections.abc import Hashable, Mapping
 from typing import TypeVar
 
 from dask_efficiency.accounts.buckets import UNKNOWN
-from dask_efficiency.accounts.rows import OTHER, add, divide, growth
+from dask_efficiency.accounts.rows import MAX_APART, MAX_ROWS, OTHER, add, divide, growth
 
 #: Stands for a cause: threads of a library computed for a waiting task.
 LIBRARY = "library"
 #: Stands for a cause: such threads computed for a task that computed too, while slots were free.
 FREE_SLOT_LIBRARY = "library-beside"
-#: Pairs of span and prefix with samples of their own; beyond, the oldest are forgotten. A guess that bounds memory.
-MAX_KEYS = 5_000
-#: Prefixes with samples of their own; beyond, the oldest are forgotten. A guess that bounds memory.
-MAX_PREFIXES = 1_000
 #: Recent samples of a cause, nanoseconds, beyond which all recent ones are halved, so that old ones fade. A guess:
 #: 10 minutes of one thread.
 MAX_RECENT_NS = 600_000_000_000
@@ -81,20 +77,20 @@ class WaitingSums:
     def add(self, key: Key, cause: str, ns: int) -> None:
         """Add a sample of more than 0 ns; the cause may be :data:`LIBRARY` or :data:`FREE_SLOT_LIBRARY`."""
         if cause == FREE_SLOT_LIBRARY:
-            if key in self._free_slots or len(self._free_slots) < MAX_KEYS:
+            if key in self._free_slots or len(self._free_slots) < MAX_ROWS:
                 self._free_slots[key] += ns
             return
         if cause == LIBRARY or self.any_library:
             self.any_library = True
-            samples = self._computed.get(key) or _new(self._computed, key, _Samples(), MAX_KEYS)
+            samples = self._computed.get(key) or _new(self._computed, key, _Samples(), MAX_ROWS)
             samples.add(LIBRARY if cause == LIBRARY else UNKNOWN, ns)
             if cause == LIBRARY:
                 return
         row = self._totals.get(key)
         if row is None:
-            row = _new(self._totals, key, {}, MAX_KEYS)
+            row = _new(self._totals, key, {}, MAX_ROWS)
         row[cause] = row.get(cause, 0) + ns
-        samples = self._prefixes.get(key[1]) or _new(self._prefixes, key[1], _Samples(), MAX_PREFIXES)
+        samples = self._prefixes.get(key[1]) or _new(self._prefixes, key[1], _Samples(), MAX_APART)
         samples.add(cause, ns)
         self._all.add(cause, ns)
 

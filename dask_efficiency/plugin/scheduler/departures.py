@@ -15,7 +15,7 @@ from dask_efficiency.accounts.cluster.losses import (
     BY_KERNEL,
     BY_OTHERS,
     FOR_MEMORY,
-    MAX_IN_THREADS,
+    MAX_OF_LOSS,
     SIGKILLED,
     Loss,
     TaskInThread,
@@ -95,10 +95,10 @@ def in_threads(ws: WorkerState, assigned: Collection[TaskState]) -> list[TaskInT
     first, which it may have begun since.
     """
     ran = {ts: number(ws.executing[ts]) or 0.0 for ts in assigned if ts in ws.executing}
-    free = min(max(0, ws.nthreads - len(ran)), MAX_IN_THREADS)
+    free = min(max(0, ws.nthreads - len(ran)), MAX_OF_LOSS)
     others = heapq.nsmallest(free, (ts for ts in assigned if ts not in ran), key=lambda ts: ts.priority or ())
     found = [*sorted(ran, key=lambda ts: -ran[ts]), *others]
-    return [TaskInThread(key_name(ts.key), prefix_of(ts.prefix.name), ran.get(ts)) for ts in found[:MAX_IN_THREADS]]
+    return [TaskInThread(key_name(ts.key), prefix_of(ts.prefix.name), ran.get(ts)) for ts in found[:MAX_OF_LOSS]]
 
 
 def in_log(lines: object, pid: int) -> str:

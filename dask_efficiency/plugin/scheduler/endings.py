@@ -17,16 +17,14 @@ from distributed.scheduler import TaskGroup, TaskState
 from dask_efficiency.accounts.cluster.failures import KILLED, MAX_ERROR, add_failure
 from dask_efficiency.accounts.intake import fitting, number
 from dask_efficiency.accounts.lines import NOWHERE, Frame, is_the_users
-from dask_efficiency.accounts.rows import add
+from dask_efficiency.accounts.rows import MAX_APART, add
 from dask_efficiency.accounts.worker.log import prefix_of
 from dask_efficiency.plugin.scheduler.outstanding import spans_of
 from dask_efficiency.plugin.scheduler.registration import OpenWindow
 from dask_efficiency.plugin.scheduler.spans import is_own
 
-#: Characters that are read of a traceback, from its end, and bytes of the scheduler's own errors. Guesses.
-MAX_TRACEBACK, MAX_PICKLE = 20_000, 10_000
-#: Prefixes of outstanding tasks in a report, those with most tasks. A guess that bounds an answer.
-MAX_PREFIXES = 1_000
+#: Characters that are read of a traceback, from its end, and bytes of the scheduler's own errors. A guess.
+MAX_READ = 20_000
 #: Tasks without a worker that are compared with paused ones.
 MAX_UNRUNNABLE = 1_000
 #: Tasks on workers that are looked at to tell where the outstanding ones are: some milliseconds.
@@ -41,7 +39,7 @@ def error_of(ts: TaskState, reported: Mapping[str, Any]) -> str:
     text = reported.get("exception_text") or ""
     made = reported.get("exception")
     if not text and isinstance(made, bytes):
-        strings = _strings_in(made[:MAX_PICKLE])
+        strings = _strings_in(made[:MAX_READ])
         kind = next(filter(_CLASS.fullmatch, strings), "")
         if kind == KILLED:
             return f"{kind} ({ts.suspicious} workers died)"
@@ -62,7 +60,7 @@ def _strings_in(pickle: bytes) -> list[str]:
 
 def frame_of(traceback: str | None) -> Frame:
     """Innermost line of the user's own code in a traceback."""
-    found = _FRAME.findall((traceback or "")[-MAX_TRACEBACK:])
+    found = _FRAME.findall((traceback or "")[-MAX_READ:])
     frames = [Frame(fitting(name), fitting(file), int(line)) for file, line, name in found]
     return next((frame for frame in reversed(frames) if is_the_users(frame.file)), NOWHERE)
 
@@ -107,7 +105,7 @@ def unfinished(scheduler: Scheduler, sent: Mapping[TaskGroup, int] | None = None
             tasks[prefix_of(group.prefix.name) if group.prefix else ""] += outstanding
     rows: dict[str, dict[str, Any]] = {
         prefix: {"prefix": prefix, "tasks": outstanding, "running": {}, "held_up": {}, "seconds": 0.0}
-        for prefix, outstanding in tasks.most_common(MAX_PREFIXES)
+        for prefix, outstanding in tasks.most_common(MAX_APART)
     }
     assigned = ((ws, ts) for ws in list(scheduler.workers.values()) for ts in ws.processing) if rows else ()
     for ws, ts in islice(assigned, MAX_PROCESSING):

@@ -15,7 +15,7 @@ from distributed.scheduler import TaskState
 from dask_efficiency.accounts.cluster.cluster import ClusterLedger
 from dask_efficiency.accounts.intake import fitting
 from dask_efficiency.accounts.memory import Kept, KeptWindow, Why
-from dask_efficiency.accounts.rows import add, divide
+from dask_efficiency.accounts.rows import MAX_LISTED, add, divide
 from dask_efficiency.accounts.worker.log import prefix_of
 from dask_efficiency.plugin.guard import Guard
 from dask_efficiency.plugin.scheduler.registration import OpenWindow
@@ -24,8 +24,6 @@ from dask_efficiency.plugin.scheduler.registration import OpenWindow
 MAX_RESULTS = 200
 #: Results that are walked over to choose these: half a millisecond. Of more, some workers are looked at.
 MAX_WALKED = 50_000
-#: Reasons that a report has of each worker's peak. A guess that bounds it.
-MAX_AT_PEAK = 10
 SEVERAL = "several clients"
 #: Tasks that are read of those that need a result.
 MAX_WAITERS = 8
@@ -73,7 +71,7 @@ class KeptWatch:
             for why, nbytes in sorted(kept.nbytes.items(), key=lambda item: -item[1])
         ]
         workers = {
-            name: [(*why, 0.0, 0.0, nbytes) for why, nbytes in nlargest(MAX_AT_PEAK, row.items(), key=itemgetter(1))]
+            name: [(*why, 0.0, 0.0, nbytes) for why, nbytes in nlargest(MAX_LISTED, row.items(), key=itemgetter(1))]
             for name, (_, row) in kept.peaks.items()
             if name
         }

@@ -40,6 +40,7 @@ from dask_efficiency.accounts import stalls, waits
 from dask_efficiency.accounts.cluster.cluster import ClusterLedger
 from dask_efficiency.accounts.intake import fitting, number
 from dask_efficiency.accounts.lines import Frame, Stack, blamed, has_nothing_to_do, is_import, place_of
+from dask_efficiency.accounts.rows import MAX_APART
 from dask_efficiency.accounts.stalls import KINDS, StalledWork, encode_stalls
 from dask_efficiency.accounts.thread_looks import AWAITING, COMPUTING, LOOP, TASK, ThreadLook
 from dask_efficiency.accounts.worker.log import prefix_of
@@ -50,9 +51,9 @@ from dask_efficiency.show.log import logger
 
 #: Seconds between two looks of the watch, at least, and for each worker: some milliseconds of CPU every few seconds.
 MIN_SECONDS, SECONDS_PER_WORKER = 1.0, 0.005
-#: Heartbeats for which something stands still at least; of a worker that does not send any; and where nothing is known
-#: of how long things take. By judgement: ten, of half a second on small clusters.
-HEARTBEATS, SILENT_HEARTBEATS, UNKNOWN_HEARTBEATS = 10, 20, 60
+#: Heartbeats for which something stands still at least, and twice as many that do not come of a silent worker; and
+#: where nothing is known of how long things take. By judgement: ten, of half a second on small clusters.
+HEARTBEATS, UNKNOWN_HEARTBEATS = 10, 60
 #: Multiples of the mean of its prefix from which a task is long: if it waits, and if it computes. By judgement.
 TIMES, TIMES_COMPUTING = 20.0, 100.0
 #: Share of the time since work began that a task which computes must have run for. By judgement.
@@ -65,8 +66,6 @@ FOR_OTHERS = frozenset({waits.TASKS, waits.SHUFFLE})
 OF_WORKERS = frozenset({stalls.PAUSED, stalls.SILENT, stalls.BLOCKED, stalls.FETCH})
 #: Workers that are asked at a time, and tasks that are looked at. Guesses that bound the cost of a suspicion.
 MAX_ASKED, MAX_TASKS = 100, 1_000
-#: Stalls that are logged while the same work goes on. A guess.
-MAX_ANNOUNCED = 1_000
 
 
 class _Running(NamedTuple):
@@ -176,7 +175,7 @@ class StallWatch:
         """Log a stall, send an event, and call the user's function, once; where workers are at fault, once for each."""
         workers = stall.workers[:MAX_ASKED] if stall.kind in OF_WORKERS else ("",)
         names = {(stall.kind, stall.prefix, stall.line, worker) for worker in workers}
-        if not names <= self._announced and len(self._announced) < MAX_ANNOUNCED:
+        if not names <= self._announced and len(self._announced) < MAX_APART:
             self._announced |= names
             line = [f"{frame.function} ({place_of(frame)})" for frame in stall.line]
             where = ", ".join(filter(None, (stall.prefix, *stall.workers[:3], stall.detail, *line)))
@@ -199,7 +198,7 @@ class StallWatch:
             return
         first, since = next(iter(tasks.items()))
         seconds = monotonic() - since
-        if seconds > SILENT_HEARTBEATS * self._heartbeat:
+        if seconds > 2 * HEARTBEATS * self._heartbeat:
             same = sum(ts.prefix is first.prefix for ts in islice(tasks, MAX_TASKS))
             yield StalledWork(stalls.NO_WORKER, same, _most([first]), seconds=seconds, detail=self._asked_for(first))
 
@@ -246,7 +245,7 @@ class StallWatch:
 
     def _silent(self) -> list[WorkerState]:
         """Workers with tasks whose heartbeats do not come."""
-        limit = time() - SILENT_HEARTBEATS * self._heartbeat
+        limit = time() - 2 * HEARTBEATS * self._heartbeat
         return [ws for ws in self._scheduler.workers.values() if ws.last_seen < limit and ws.processing]
 
     def _holds(self, stall: StalledWork, running: tuple[_Running, ...]) -> bool:

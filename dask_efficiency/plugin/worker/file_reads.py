@@ -22,22 +22,18 @@ from time import thread_time_ns
 from typing import NamedTuple
 
 from dask_efficiency.accounts.metered import AGAIN, BYTES, FILES, KEPT_OPEN, ONCE, READ, SIZE, Metered
-from dask_efficiency.accounts.rows import OTHER, add, in_proportion
+from dask_efficiency.accounts.rows import MAX_APART, MAX_NAMED, OTHER, add, in_proportion
 from dask_efficiency.plugin.thread_clocks import HeldReader
 from dask_efficiency.plugin.worker.window_details import begin_window
 
 #: Bytes from which a look is worth it: below are the samplers' own, and a program's small change. By judgement.
 MIN_BYTES = 1_000_000
-#: Nanoseconds between two looks at least, and at most if so much was read meanwhile. By judgement.
-MIN_INTERVAL_NS, MAX_INTERVAL_NS = 100_000_000, 1_000_000_000
+#: Nanoseconds between two looks at least; a tenth of those after which it is not known what ran. By judgement.
+MIN_INTERVAL_NS = 100_000_000
 #: Share of a core that these looks may take, of what the sampler may.
 MAX_SHARE = 0.001
-#: Files that a worker keeps apart, and those that a report can tell from each other. Guesses, to bound memory.
-MAX_FILES, MAX_NAMED = 500, 20
 #: Looks from which a file that was never seen closed is one that stays open, as in a cache. By judgement.
 LOOKS_OPEN = 10
-#: Nanoseconds in which a thread reads a file once, at the fastest: what is read faster is of others. By judgement.
-FASTEST_NS = 20_000_000
 _BOOT = Path("/proc/sys/kernel/random/boot_id")
 
 
@@ -108,11 +104,12 @@ class FileReads:
         opened: dict[str, list[OpenFile]] = {}
         for one in found:
             opened.setdefault(one.identity, []).append(one)
-        times = max(1, len(prefixes) * elapsed // FASTEST_NS)
+        # By judgement, a thread reads a file five times between two looks at most: what is read faster is of others.
+        times = max(1, 5 * len(prefixes) * elapsed // MIN_INTERVAL_NS)
         parts = in_proportion([same[0].nbytes for same in opened.values()], nbytes) if opened else ()
         for (identity, same), part in zip(opened.items(), parts, strict=True):
             most = 0
-            if identity in read.files or len(read.files) < MAX_FILES:
+            if identity in read.files or len(read.files) < MAX_APART:
                 file = read.files.setdefault(identity, _File())
                 file.see(same, read.looks)
                 most = min(part, times * file.nbytes)
@@ -219,7 +216,7 @@ class FileLooks:
                 return
             self._looking = lock
         read, elapsed = self._bytes_read(), at - then
-        known = elapsed <= max(MAX_INTERVAL_NS, 2 * self._interval) and len(sys.modules) == modules
+        known = elapsed <= max(10 * MIN_INTERVAL_NS, 2 * self._interval) and len(sys.modules) == modules
         if known and read - before < MIN_BYTES:
             return
         self._since = at, read, len(sys.modules)

@@ -21,7 +21,7 @@ from dask_efficiency.accounts.lines import (
     Stack,
     has_nothing_to_do,
 )
-from dask_efficiency.accounts.rows import divide
+from dask_efficiency.accounts.rows import MAX_APART, divide
 from dask_efficiency.accounts.worker.waiting import FREE_SLOT_LIBRARY, LIBRARY, Key
 from dask_efficiency.plugin.loop_blocks import LoopClocks, LoopLook
 from dask_efficiency.plugin.processors import Throttling
@@ -49,8 +49,6 @@ _MOST = 0.5
 _ALL_CORES, _HALF_OF_THEM = 0.8, 0.4
 #: Nanoseconds between two readings of the CPU limit's statistics.
 THROTTLING_NS = 500_000_000
-#: Spans and prefixes with time without a witness; beyond, the oldest goes. A guess, to bound memory.
-MAX_KEYS = 1_000
 
 
 class _Seen(NamedTuple):
@@ -352,7 +350,7 @@ class Look:
         orphan = self._orphans.setdefault(key, [0, 0])
         orphan[0] += watched.cpu
         orphan[1] += watched.rest
-        if len(self._orphans) > MAX_KEYS:
+        if len(self._orphans) > MAX_APART:
             del self._orphans[next(iter(self._orphans))]
 
     def give_up(self, *, every: bool) -> None:
@@ -392,7 +390,7 @@ class Look:
         """Count waits for a core, with an estimate of the part that the CPU limit explains."""
         throttled = whole = 0
         if self._throttling.limited:
-            if at - self._throttling_at < THROTTLING_NS and len(self._core) < MAX_KEYS:
+            if at - self._throttling_at < THROTTLING_NS and len(self._core) < MAX_APART:
                 return
             self._throttling_at = at
             whole = sum(self._core.values())

@@ -16,7 +16,6 @@ from dask_efficiency.accounts.intake import fitting, whole_number
 from dask_efficiency.accounts.metered import (
     BYTES,
     COUNT,
-    MAX_METERED,
     RECEIVED,
     SECONDS,
     SENT,
@@ -24,6 +23,7 @@ from dask_efficiency.accounts.metered import (
     TRANSFERS,
     Metered,
 )
+from dask_efficiency.accounts.rows import MAX_APART
 from dask_efficiency.accounts.wire.snapshots import CORE_WAIT, OTHER_CORE_WAIT, OTHER_CPU
 from dask_efficiency.accounts.worker.log import prefix_of
 from dask_efficiency.plugin.worker.fine_metrics import Digests
@@ -181,7 +181,7 @@ class ProcessMetrics:
         for entry in reversed(new):
             sender, nbytes = fitting(entry["who"]), whole_number(entry["total"])
             self.counter.transfer(sender, seconds=float(entry["duration"]), nbytes=nbytes)
-            if sender not in self._received and len(self._received) >= MAX_METERED // 4:
+            if sender not in self._received and len(self._received) >= MAX_APART // 4:
                 sender = ""
             received = self._received.setdefault(sender, [0, 0])
             received[0] += nbytes

@@ -15,6 +15,7 @@ from distributed import Worker
 from dask_efficiency.accounts.checks import RefusedPayload, flag, text
 from dask_efficiency.accounts.intake import fitting, whole_number
 from dask_efficiency.accounts.lines import Frame, Stack, is_own
+from dask_efficiency.accounts.rows import MAX_NAMED
 from dask_efficiency.accounts.thread_looks import AWAITING, COMPUTING, FREE, LOOP, OTHER, TASK, ThreadLook, encode_looks
 from dask_efficiency.accounts.worker.log import prefix_of
 from dask_efficiency.plugin.stacks import Stacks, frames_of_others, from_task, has_gil
@@ -25,13 +26,10 @@ from dask_efficiency.plugin.worker.native_stacks import native_stacks
 from dask_efficiency.plugin.worker.sampler import why_not
 from dask_efficiency.plugin.worker.threads import TaskThreads
 from dask_efficiency.plugin.worker.wait_states import LOCK, POLLS, RUNNING, SLEEP, WaitStates, find_gil
+from dask_efficiency.plugin.worker.watched_threads import MAX_THREADS
 
 #: Seconds of a look: a thread that computes for half of them computes. A guess: several of Python's switch intervals.
 LOOK_SECONDS = 0.05
-#: Threads whose causes are told, and that are listed. A guess, to bound the cost.
-MAX_THREADS = 256
-#: Workers from which inputs are being fetched that are named.
-MAX_PEERS = 20
 #: Characters of a line of source.
 MAX_LINE = 200
 
@@ -64,7 +62,7 @@ class ThreadLooks:
                 for look, stack in zip(looks, stacks, strict=True)
             ]
         code = _source_of(looks) if flag("source", asked.get("source", False)) else {}
-        fetching = list(self._worker.state.in_flight_workers.items())[:MAX_PEERS]
+        fetching = list(self._worker.state.in_flight_workers.items())[:MAX_NAMED]
         peers = {fitting(address): len(keys) for address, keys in fetching}
         return {**encode_looks(looks, code), "not_native": missing, "fetching": peers}
 

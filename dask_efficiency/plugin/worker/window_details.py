@@ -10,8 +10,8 @@ from dask_efficiency.accounts.details import WindowDetails
 from dask_efficiency.accounts.lines import Holdup, StackTable
 from dask_efficiency.accounts.memory import Worked
 from dask_efficiency.accounts.metered import BYTES, COUNT, Metered
-from dask_efficiency.accounts.rows import OTHER, growth
-from dask_efficiency.accounts.skew import MAX_PREFIXES, Most, Sketch, TaskSizes, key_name
+from dask_efficiency.accounts.rows import MAX_SENT, OTHER, growth
+from dask_efficiency.accounts.skew import Most, Sketch, TaskSizes, key_name
 from dask_efficiency.accounts.worker.reservations import MAX_WINDOWS
 from dask_efficiency.plugin.guard import Guard
 
@@ -278,7 +278,7 @@ class SizesByWindow:
 
 def _new_row(rows: _Rows, prefix: str) -> _TaskRow:
     """Row of a prefix; beyond the bound, the row that all others share."""
-    if prefix not in rows and len(rows) >= MAX_PREFIXES:
+    if prefix not in rows and len(rows) >= MAX_SENT:
         prefix = OTHER
     return rows.setdefault(prefix, _TaskRow())
 

@@ -186,14 +186,17 @@ def test_slots_that_lack_parallelism_wait_for_the_prefixes_that_run_and_a_task_m
 
 
 def test_the_prefixes_and_keys_that_are_kept_apart_are_bounded(monkeypatch):
-    monkeypatch.setattr(idle, "MAX_APART", 2)
-    monkeypatch.setattr(idle, "MAX_ALONE", 4)
-    weights = IdleWeights(at=0)
-    at = 0
-    for i, ns in enumerate([100, 4, 3, 2, 1]):
-        at += ns
-        weights.accrue(state({"a": 1}, running={f"p{i}": 1}, only=(f"p{i}-1", f"p{i}")), at=at)
+    def weights_of(most: int) -> IdleWeights:
+        monkeypatch.setattr(idle, "MAX_APART", most)
+        weights, at = IdleWeights(at=0), 0
+        for i, ns in enumerate([100, 4, 3, 2, 1]):
+            at += ns
+            weights.accrue(state({"a": 1}, running={f"p{i}": 1}, only=(f"p{i}-1", f"p{i}")), at=at)
+        return weights
+
+    weights = weights_of(2)
     assert weights.parallelism == {"p0": 100, "p1": 4, OTHER: 6}
+    weights = weights_of(4)
     # One that has only begun to be alone is not forgotten for the little that it has.
     assert set(weights.alone) == {"p0-1", "p1-1", "p2-1", "p4-1"}
 

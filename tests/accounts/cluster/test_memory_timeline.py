@@ -9,7 +9,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dask_efficiency.accounts.cluster.memory_timeline import (
-    MAX_FOLLOWED,
     MAX_PREFIXES,
     MAX_WORKERS,
     ClusterMemory,
@@ -20,6 +19,7 @@ from dask_efficiency.accounts.cluster.memory_timeline import (
 from dask_efficiency.accounts.cluster.presence import Presence
 from dask_efficiency.accounts.cluster.timeline import MAX_BINS
 from dask_efficiency.accounts.memory import MemoryLevels
+from dask_efficiency.accounts.rows import MAX_APART as MAX_FOLLOWED
 from dask_efficiency.accounts.rows import OTHER
 
 SECOND = 1_000_000_000

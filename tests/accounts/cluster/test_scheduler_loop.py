@@ -6,8 +6,6 @@ from hypothesis import strategies as st
 
 from dask_efficiency.accounts.cluster.scheduler_loop import (
     HOOK,
-    MAX_BLOCKS,
-    MAX_PARTS,
     SENDING,
     STEP,
     STREAM,
@@ -18,6 +16,8 @@ from dask_efficiency.accounts.cluster.scheduler_loop import (
     between,
 )
 from dask_efficiency.accounts.lines import EVENT_LOOP, Frame, Holdup
+from dask_efficiency.accounts.rows import MAX_LISTED as MAX_BLOCKS
+from dask_efficiency.accounts.rows import MAX_LISTED as MAX_PARTS
 from dask_efficiency.accounts.skew import Sketch
 
 MS = 1_000_000

@@ -15,9 +15,10 @@ from dask_efficiency.accounts.cluster import closed_window
 from dask_efficiency.accounts.cluster import windows as module
 from dask_efficiency.accounts.cluster.closed_window import ClosedWindow, of_spans
 from dask_efficiency.accounts.cluster.cluster import ClusterLedger
+from dask_efficiency.accounts.cluster.idle import MAX_TURNS as MAX_INTERVALS
 from dask_efficiency.accounts.cluster.idle import ClusterState, WorkerSlots
 from dask_efficiency.accounts.cluster.presence import Presence
-from dask_efficiency.accounts.cluster.windows import MAX_INTERVALS, ActiveIntervals, ClusterWindow
+from dask_efficiency.accounts.cluster.windows import ActiveIntervals, ClusterWindow
 from dask_efficiency.accounts.details import SampleRow, WindowDetails
 from dask_efficiency.accounts.facts import FactsBuilder, check_views
 from dask_efficiency.accounts.gpu import GpuTotals
@@ -231,8 +232,8 @@ def test_beyond_a_bound_of_rows_workers_prefixes_and_spans_have_their_time_and_c
         key = (span, "sum" if span == "span" else "mul")
         answers[address] = worker.answer(CLOSED, causes={key: causes}, overhead={"hand-over": 2})
     found = []
-    for most, new_rows in ((module.MAX_ROWS, 0), (0, closed_window.MAX_NEW_ROWS), (0, 0)):
-        monkeypatch.setattr(module, "MAX_ROWS", most)
+    for most, new_rows in ((closed_window.MAX_FACTS, 0), (0, closed_window.MAX_NEW_ROWS), (0, 0)):
+        monkeypatch.setattr(module, "MAX_FACTS", most)
         monkeypatch.setattr(closed_window, "MAX_NEW_ROWS", new_rows)
         table = closed(window, answers).table
         found.append((table, of_spans(table, {"span"})))
@@ -244,7 +245,7 @@ def test_beyond_a_bound_of_rows_workers_prefixes_and_spans_have_their_time_and_c
         assert of_table.by_span == own.by_span
         for each in (table, of_table):
             check_views(each)
-    monkeypatch.setattr(closed_window, "MAX_OF_OTHERS", 2)
+    monkeypatch.setattr(closed_window, "MAX_FACTS", 2)
     table = closed(window, answers).table
     assert (table.whole, table.by_worker) == (whole.whole, whole.by_worker)
     assert {"(other)"} < table.by_prefix.keys()

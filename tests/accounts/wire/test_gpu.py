@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dask_efficiency.accounts.checks import MAX_NAME_LENGTH, MAX_NAMES, RefusedPayload
-from dask_efficiency.accounts.gpu import DEVICE_NUMBERS, NUMBERS, DeviceTotals, GpuTotals, KernelTotals
-from dask_efficiency.accounts.wire.gpu import MAX_KERNELS, GpuWriter, decode_gpu, encode_gpu, read_gpu
+from dask_efficiency.accounts.gpu import DEVICE_NUMBERS, MAX_KERNELS, NUMBERS, DeviceTotals, GpuTotals, KernelTotals
+from dask_efficiency.accounts.wire.gpu import GpuWriter, decode_gpu, encode_gpu, read_gpu
 from tests.strategies import any_gpu_totals, plain_data
 
 DEVICE = DeviceTotals("GPU-0", "H100", 100, 60, 10, 30, {"train": 50, "(other)": 5}, 15, 7, 3)

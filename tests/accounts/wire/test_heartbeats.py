@@ -12,6 +12,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from dask_efficiency.accounts.buckets import CAUSE_NAMES, CAUSES, Bucket, fit_causes
 from dask_efficiency.accounts.checks import MAX_NAME_LENGTH, MAX_NAMES, MAX_NANOSECONDS, RefusedPayload
+from dask_efficiency.accounts.checks import MAX_NAMES as MAX_ROWS
 from dask_efficiency.accounts.gpu import DeviceTotals, GpuTotals, add_totals
 from dask_efficiency.accounts.wire.heartbeats import (
     EVERYTHING,
@@ -24,7 +25,6 @@ from dask_efficiency.accounts.wire.heartbeats import (
     read,
 )
 from dask_efficiency.accounts.wire.snapshots import NUMBERS, NotMeasured, Snapshot, SnapshotCauses, encode_not_measured
-from dask_efficiency.accounts.wire.tables import MAX_ROWS
 from dask_efficiency.accounts.worker.balance import TASK_BUCKETS, Outcome
 from dask_efficiency.accounts.worker.ledger import Ledger
 from tests.accounts.wire.test_gpu import plain

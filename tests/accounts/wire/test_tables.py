@@ -7,7 +7,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, rule
 
 from dask_efficiency.accounts.checks import MAX_NAME_LENGTH, RefusedPayload, shared_texts
-from dask_efficiency.accounts.wire.tables import MAX_ROWS, TableChange, TableWriter, WireTable, column_sums, read_table
+from dask_efficiency.accounts.checks import MAX_NAMES as MAX_ROWS
+from dask_efficiency.accounts.wire.tables import TableChange, TableWriter, WireTable, column_sums, read_table
 from tests.strategies import plain_data
 
 # A failing state machine is shrunk for up to five minutes before its failure is shown.

@@ -4,12 +4,12 @@ import numpy as np
 import pytest
 from hypothesis import given
 
+from dask_efficiency.accounts.checks import MAX_NAMES as MAX_LABELLED
 from dask_efficiency.accounts.checks import RefusedPayload
 from dask_efficiency.accounts.facts import NO_LABEL, FactsBuilder, encode_facts
 from dask_efficiency.accounts.metered import Metered
 from dask_efficiency.accounts.worker.answer import (
     BESIDE_FREE_SLOTS,
-    MAX_LABELLED,
     answer_of,
     beside_in,
     decode_answer,

@@ -8,6 +8,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
+from dask_efficiency.accounts.rows import MAX_SENT as MAX_LOSSES
 from dask_efficiency.accounts.rows import OTHER
 from dask_efficiency.accounts.worker.balance import (
     FREE_BUCKETS,
@@ -18,7 +19,7 @@ from dask_efficiency.accounts.worker.balance import (
     Used,
     WindowBalance,
 )
-from dask_efficiency.accounts.worker.ledger import MAX_LOSSES, MAX_UNDECIDED, Ledger
+from dask_efficiency.accounts.worker.ledger import MAX_UNDECIDED, Ledger
 from tests.strategies import measurements, ticks
 
 # A failing state machine is shrunk for up to five minutes before its failure is shown.
@@ -639,7 +640,7 @@ def test_the_activity_of_a_task_does_not_depend_on_its_outcome(outcome):
 
 
 def test_a_window_keeps_a_bounded_number_of_spans_apart_and_loses_no_time(monkeypatch):
-    monkeypatch.setattr("dask_efficiency.accounts.worker.reservations.MAX_WINDOW_ROWS", 2)
+    monkeypatch.setattr("dask_efficiency.accounts.worker.reservations.MAX_ROWS", 2)
     ledger = Ledger(1, at=0)
     ledger.open_window("w", at=0)
     for i in range(4):

@@ -156,7 +156,7 @@ def test_whoever_begins_anew_has_no_result_of_before() -> None:
 
 
 def test_rows_are_bounded_and_those_that_hold_nothing_go_when_a_window_opens(monkeypatch) -> None:
-    monkeypatch.setattr(module, "MAX_ROWS", 4)
+    monkeypatch.setattr(module, "MAX_APART", 4)
     results = read(Stored(0, "kept", "load", "", 10), Stored(0, "gone", "a", "", 1), Released(50, "gone"))
     results.open_window("w", at=100)
     for i in range(20):
@@ -170,7 +170,7 @@ def test_rows_are_bounded_and_those_that_hold_nothing_go_when_a_window_opens(mon
 
 
 def test_without_a_window_prefixes_keep_their_names_however_many_there_were(monkeypatch) -> None:
-    monkeypatch.setattr(module, "MAX_ROWS", 4)
+    monkeypatch.setattr(module, "MAX_APART", 4)
     results = WorkerResults()
     for i in range(20):
         follow(results, Stored(i, f"x{i}", f"p{i}", "", 1), Released(i, f"x{i}"))

@@ -3,14 +3,9 @@ from collections import Counter
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dask_efficiency.accounts.rows import MAX_ROWS as MAX_KEYS
 from dask_efficiency.accounts.rows import OTHER
-from dask_efficiency.accounts.worker.waiting import (
-    FREE_SLOT_LIBRARY,
-    LIBRARY,
-    MAX_KEYS,
-    UNKNOWN,
-    WaitingSums,
-)
+from dask_efficiency.accounts.worker.waiting import FREE_SLOT_LIBRARY, LIBRARY, UNKNOWN, WaitingSums
 
 SECOND = 1_000_000_000
 

@@ -5,7 +5,8 @@ from typing import Any
 
 import pytest
 
-from dask_efficiency.accounts.cluster.losses import BY_OTHERS, MAX_IN_THREADS, Loss, TaskInThread
+from dask_efficiency.accounts.cluster.losses import BY_OTHERS, Loss, TaskInThread
+from dask_efficiency.accounts.cluster.losses import MAX_OF_LOSS as MAX_IN_THREADS
 from dask_efficiency.plugin.names import MAX_PATH
 from dask_efficiency.plugin.scheduler.departures import (
     by_kernel,

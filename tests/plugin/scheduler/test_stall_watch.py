@@ -400,7 +400,7 @@ def test_without_work_nothing_stands_still_and_nobody_is_asked(cluster: Cluster)
 
 
 def test_what_stands_still_is_logged_up_to_a_bound(monkeypatch, cluster) -> None:
-    monkeypatch.setattr(module, "MAX_ANNOUNCED", 2)
+    monkeypatch.setattr(module, "MAX_APART", 2)
     for i in range(5):
         cluster.watch._announce(StalledWork(stalls.TASK, 1, f"wait_{i}"))
     assert len(cluster.events) == 2

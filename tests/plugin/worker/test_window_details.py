@@ -14,8 +14,9 @@ from dask_efficiency.accounts.details import WindowDetails
 from dask_efficiency.accounts.lines import Frame, HolderRow, Holdup, SampleRow
 from dask_efficiency.accounts.memory import Worked
 from dask_efficiency.accounts.metered import Metered
+from dask_efficiency.accounts.rows import MAX_SENT as MAX_PREFIXES
 from dask_efficiency.accounts.rows import OTHER
-from dask_efficiency.accounts.skew import MAX_PREFIXES, Skew, skew_by_prefix
+from dask_efficiency.accounts.skew import Skew, skew_by_prefix
 from dask_efficiency.accounts.worker.reservations import MAX_WINDOWS
 from dask_efficiency.plugin.worker.window_details import (
     MAX_BUFFERED,
