@@ -55,11 +55,9 @@ MAX_CURES = 3
 AT_ONCE = 2
 #: Causes of waiting that other processes on the cores do not lengthen.
 ELSEWHERE = ("sleep", "file", "network", "child-process")
-#: Share of waiting at locks, and for the cluster, above which more threads are not simulated, as these would wait for
-#: the same: a guess.
-MAX_LOCKED = 0.1
-#: Share of their time in threads that a prefix's tasks wait for the GIL, below which they do not hold it: a guess.
-SHARES_GIL = 0.05
+#: Share of waiting that tasks do for each other: at locks, and for the cluster, above which more threads are not
+#: simulated, as these would wait for the same; and for the GIL, below which they do not hold it. A guess.
+WAITS = 0.05
 #: Kinds of findings whose cure has no end, more threads: the simulated one, twice as many, is the least of it.
 MORE_THREADS = frozenset(cause_name(Bucket.THREAD_NONCPU, cause) for cause in ("sleep", "network"))
 #: Bytes of a result, and tasks with as many each, from which these are alike: what fills so much memory takes as long
@@ -272,7 +270,7 @@ def _simulated(
     Also returns the kinds of findings whose cures could not be simulated in time.
     """
     waiting = report.waiting.get("lock", 0.0) + report.waiting.get("cluster", 0.0)
-    locked = waiting > MAX_LOCKED * report.breakdown[Bucket.THREAD_NONCPU]
+    locked = waiting > WAITS * report.breakdown[Bucket.THREAD_NONCPU]
     # More threads, or processes, would wait at the same locks.
     known = PARTS.keys() if locked else PARTS.keys() | {kind for kind in CLUSTERS if _fits(report, trace, kind)}
     known |= {kind for kind, changed in SETTINGS.items() if changed(report)}
@@ -422,5 +420,5 @@ def _without_gil(report: EfficiencyReport, trace: RunTrace) -> dict[str, float]:
     return {
         prefix: 0.0
         for prefix in trace.prefixes
-        if in_threads.get(prefix) and rows.get(prefix, {}).get(waited, 0) < SHARES_GIL * in_threads[prefix]
+        if in_threads.get(prefix) and rows.get(prefix, {}).get(waited, 0) < WAITS * in_threads[prefix]
     }
