@@ -18,7 +18,7 @@ from dask_efficiency.report.conditions_of import conditions_of, saturation_neede
 from dask_efficiency.report.kinds import BESIDE, KINDS, OF_SMALL_TASKS
 from dask_efficiency.report.lost_time import losses_worth_finding
 from dask_efficiency.report.model import EfficiencyReport
-from dask_efficiency.report.sizes import tasks_fit
+from dask_efficiency.report.sizes import LARGE_RESULTS, tasks_fit
 from dask_efficiency.report.values import ALL, BOUNDS, Saved
 from dask_efficiency.report.wall_clock import largest_is_elsewhere
 from dask_efficiency.runs.path.bounds import longest_chain, useful_ns
@@ -60,9 +60,9 @@ ELSEWHERE = ("sleep", "file", "network", "child-process")
 WAITS = 0.05
 #: Kinds of findings whose cure has no end, more threads: the simulated one, twice as many, is the least of it.
 MORE_THREADS = frozenset(cause_name(Bucket.THREAD_NONCPU, cause) for cause in ("sleep", "network"))
-#: Bytes of a result, and tasks with as many each, from which these are alike: what fills so much memory takes as long
-#: each time. Guesses.
-LARGE, MANY = 1_000_000, 8
+#: Tasks with large results of as many bytes each, from which these are alike: what fills so much memory takes as long
+#: each time. A guess.
+MANY = 8
 #: Most that tasks compute for longer for lack of memory, as a multiple of what spilling takes: a guess above the 1.3 of
 #: ``persisted_beyond_memory``.
 AS_LONG = 2
@@ -391,7 +391,9 @@ def _with_memory(trace: RunTrace, most_ns: int) -> tuple[dict[str, float], int]:
         return {}, 0
     runs, prefixes = trace.runs, prefix_of_runs(trace)
     nbytes = values_at(trace.tasks.nbytes, runs.task)
-    large = (runs.outcome == RunOutcome.SUCCEEDED) & (runs.cpu_ns > 0) & (prefixes != MISSING) & (nbytes >= LARGE)
+    large = (
+        (runs.outcome == RunOutcome.SUCCEEDED) & (runs.cpu_ns > 0) & (prefixes != MISSING) & (nbytes >= LARGE_RESULTS)
+    )
     rows = np.flatnonzero(large)[np.lexsort((runs.cpu_ns[large], nbytes[large], prefixes[large]))]
     spent = runs.cpu_ns[rows]
     changes = np.flatnonzero(np.diff(prefixes[rows]) | np.diff(nbytes[rows])) + 1

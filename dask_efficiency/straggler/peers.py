@@ -139,7 +139,7 @@ MIN_ALIKE = 3
 #: Share of a time of which a part says too little to be compared, or mentioned: busy, with threads that want a core, on
 #: prefixes that can be compared, or of a task alone. A guess.
 LITTLE = 0.05
-#: Share of a time on the CPU, or with transfers, below which these show nothing of their speed; a guess.
+#: Share of a time on the CPU, or with transfers, below which there is as good as none; a guess.
 MIN_SHARE = 0.02
 
 
