@@ -16,6 +16,7 @@ from dask_efficiency.fleet.rounds.exclusions import LeavingOut
 from dask_efficiency.fleet.scheduler.worker_series import STEP_SECONDS
 from dask_efficiency.plugin import names
 from dask_efficiency.plugin.client import Caller, NoAnswerError, ask, call, sync
+from dask_efficiency.straggler.retirements import RETIRE_SECONDS
 
 
 def worker_series(client: Client | None = None, seconds: float = 900.0) -> Any:
@@ -57,9 +58,6 @@ async def ask_series(caller: Caller, seconds: float = 900.0) -> MetricSeries:
         values = np.asarray(payload["values"], np.float32)
     return MetricSeries(metrics, workers, groups, hosts, start, step, values)
 
-
-#: Seconds to wait for a worker's retirement: its data has to move first; a guess.
-RETIRE_SECONDS = 60.0
 
 #: Asks the scheduler a question, and returns the answer.
 Asking = Callable[[Callable[[Caller], Awaitable[Any]]], Any]

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from dask_efficiency.accounts.slow_worker import SlowWorker
-from dask_efficiency.fleet.dask_source import RETIRE_SECONDS, Asking, SchedulerSource, retire
+from dask_efficiency.fleet.dask_source import Asking, SchedulerSource, retire
 from dask_efficiency.fleet.outliers.block_signals import block_samples
 from dask_efficiency.fleet.outliers.departures import least_past_seconds
 from dask_efficiency.fleet.outliers.metric_series import MetricSeries
@@ -24,7 +24,7 @@ from dask_efficiency.fleet.rounds.past import Habits, extended, missing_samples,
 from dask_efficiency.fleet.rounds.rounds import Event, FindingChange, Rounds, as_webhook
 from dask_efficiency.fleet.settings import WatchSettings
 from dask_efficiency.straggler.peers import MIN_PEERS
-from dask_efficiency.straggler.retirements import Retirements
+from dask_efficiency.straggler.retirements import RETIRE_SECONDS, Retirements
 
 #: Seconds of samples pulled again in the next round, as some reach Prometheus late: four scrapes of 15 s.
 LATE_SECONDS = 60.0

@@ -11,13 +11,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dask_efficiency.accounts.gpu import DeviceTotals, GpuTotals, GpuUse, KernelTotals
+from dask_efficiency.accounts.rows import MAX_APART
 from dask_efficiency.gpu.attribution import MAX_AGE, WAIT, WORK, Attribution, Joined
 from dask_efficiency.gpu.intervals import Int64, ranked
 from dask_efficiency.gpu.meter import KERNEL, Device, GpuBatch, Operations, TaskId, TaskWindow
 from dask_efficiency.gpu.sharing import OTHERS_KERNEL, STRETCH, blocked, divide, label
 from dask_efficiency.gpu.tasks import FOREVER, NOBODY, Task, TaskTable
 
-#: Stands for names beyond :data:`MAX_KERNEL_NAMES`, prefixes beyond :data:`MAX_PREFIXES`, kernels without a name, and
+#: Stands for names beyond :data:`MAX_KERNEL_NAMES`, prefixes beyond :data:`MAX_APART`, kernels without a name, and
 #: name and prefix of kernels that are not listed.
 OTHER = "(other)"
 #: Pairs of prefix and name counted separately: the first ones seen. A guess, to bound memory.
@@ -84,8 +85,6 @@ class KernelTable:
 SECOND = 1_000_000_000
 #: Stands for the prefix of work that no known task launched.
 UNATTRIBUTED = "(unattributed)"
-#: Prefixes counted separately. A guess, to bound memory.
-MAX_PREFIXES = 1000
 #: Operations that wait for older ones, 60 bytes each: 24 MB. Beyond, they do not wait.
 MAX_PENDING = 400_000
 #: Stretches of tasks whose threads may be in a call that waits, 25 bytes each: 10 MB. Beyond, the oldest go.
@@ -210,7 +209,7 @@ class GpuLedger:
     def _prefix(self, key: Any) -> str:
         """Prefix under which a task is counted."""
         prefix = self._prefix_of(key)
-        if prefix not in self._prefixes and len(self._prefixes) >= MAX_PREFIXES:
+        if prefix not in self._prefixes and len(self._prefixes) >= MAX_APART:
             prefix = OTHER
         self._prefixes.add(prefix)
         return prefix

@@ -9,10 +9,8 @@ from dask_efficiency.histories.history import Change
 from dask_efficiency.report.compare import Comparison
 from dask_efficiency.report.comparison_findings import format_rise
 from dask_efficiency.report.wall_clock import WORTH_SAYING
-from dask_efficiency.show.figures import format_bytes, lower_first, name_of, sentence
+from dask_efficiency.show.figures import NAMES_IN_A_LINE, format_bytes, lower_first, name_of, sentence
 
-#: Findings of the comparison, and settings, that are named. By eye.
-MAX_CAUSES, MAX_SETTINGS = 2, 3
 #: Characters of a commit, as Git shows it.
 _SHORT = 10
 
@@ -39,7 +37,7 @@ def _losses(change: Change, found: Comparison) -> Iterator[str]:
         return
     words = ("New", "Grown") if change.is_worse else ("Less", "Gone")
     along = [one for one in found.findings if one.title.startswith(words)]
-    for one in along[:MAX_CAUSES]:
+    for one in along[:NAMES_IN_A_LINE]:
         yield lower_first(one.title) + (f" ({one.where})" if one.where else "")
 
 
@@ -49,7 +47,7 @@ def _memory(change: Change, found: Comparison) -> Iterator[str]:
         return
     total = found.peaks["worker"].change
     along = [(size.change / total, name, size) for name, size in found.at_peak.items() if not size.within_spread]
-    for part, name, size in sorted(along, key=itemgetter(0), reverse=True)[:MAX_CAUSES]:
+    for part, name, size in sorted(along, key=itemgetter(0), reverse=True)[:NAMES_IN_A_LINE]:
         if part >= WORTH_SAYING:
             what = f"results of {name_of(name)}" if name else "memory beyond results"
             yield f"{what} at the peak {format_bytes(size.before)} -> {format_bytes(size.after)}"
@@ -74,11 +72,11 @@ def _settings(found: Comparison) -> Iterator[str]:
     """Versions and settings that no run before shares with one after."""
     others = (name for name in found.environment if name not in ("workers", "threads", "commit"))
     differ = [name for name in others if not set.intersection(*map(set, found.environment[name]))]
-    for name in differ[:MAX_SETTINGS]:
+    for name in differ[:NAMES_IN_A_LINE]:
         before, after = (run.environment.get(name, "") for run in (found.before[-1], found.after[0]))
         yield f"{name_of(name)} {name_of(before or 'unknown')} -> {name_of(after or 'unknown')}"
-    if differ[MAX_SETTINGS:]:
-        yield f"{len(differ) - MAX_SETTINGS} more settings"
+    if differ[NAMES_IN_A_LINE:]:
+        yield f"{len(differ) - NAMES_IN_A_LINE} more settings"
 
 
 def _labels(change: Change) -> Iterator[str]:

@@ -17,8 +17,8 @@ from dask_efficiency.show.finding import MAX_HEADLINE, MAX_SHOWN
 FORMAT = "dask-efficiency-history"
 #: Version of the data; grows when a reader of the old one would fail.
 VERSION = 1
-#: Names, runs of a name, and changes in a document: the rest is in JSON and frames. By eye.
-MAX_SERIES, MAX_RUNS, MAX_CHANGES = 20, 15, 10
+#: Names, runs of a name, and changes that a document lists. By eye.
+MAX_LISTED = 15
 #: Columns of a table of runs, with their heads.
 HEADS = {
     "when": "run, UTC",
@@ -94,7 +94,7 @@ def page(history: RunHistory) -> Document:
 
 def _document(history: RunHistory, *, drawn: bool) -> Document:
     found = tuple(tuple(filter(None, _sentences(change))) for change in history.changes[:MAX_SHOWN])
-    shown = (_series(one, drawn=drawn) for one in history.series[:MAX_SERIES])
+    shown = (_series(one, drawn=drawn) for one in history.series[:MAX_LISTED])
     parts = with_content(*shown, _more(history), _not_read(history))
     title = f"History of {name_of(history.where)}"
     return Document(title, context(history), headline(history), parts, findings=found)
@@ -107,7 +107,7 @@ def _series(series: RunSeries, *, drawn: bool) -> Section:
             blocks.append(_over_time(series, figure, what, drawn=drawn))
         if figure == "wall_clock_seconds" and len(runs) < len(series.runs):
             blocks.append(Aside(f"{format_count(len(series.runs) - len(runs), 'run')} ended early, or did nothing"))
-    shown = series.runs[-MAX_RUNS:]
+    shown = series.runs[-MAX_LISTED:]
     known = {**columns(shown), "first_finding": names(run.head.first_finding.partition(":")[0] for run in shown)}
     heads = {name: head for name, head in HEADS.items() if any(known[name].values)}
     if rest := len(series.runs) - len(shown):
@@ -136,7 +136,7 @@ def _over_time(series: RunSeries, figure: str, what: str, *, drawn: bool) -> Blo
 
 
 def _more(history: RunHistory) -> Section:
-    rest = [one.name for one in history.series[MAX_SERIES:]]
+    rest = [one.name for one in history.series[MAX_LISTED:]]
     return section("More names", f"not shown: {named(rest)}" if rest else "")
 
 
@@ -153,7 +153,7 @@ def to_dict(history: RunHistory) -> dict[str, Any]:
         "version": VERSION,
         "headline": headline(history),
         "runs": as_records(columns(history.runs)),
-        "changes": [_plain(change) for change in history.changes[:MAX_CHANGES]],
+        "changes": [_plain(change) for change in history.changes[:MAX_LISTED]],
         "not_read": dict(history.not_read),
     }
 

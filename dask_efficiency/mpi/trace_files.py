@@ -31,10 +31,6 @@ _COUNTED = {
     "not waited for": "requests that were begun and never waited for",
 }
 _COMMENT = re.compile(rf"#\s*(stopped|{'|'.join(_COUNTED)}):\s*(.*)")
-#: Files of a trace, one for each rank; more are no trace (a guess: jobs are smaller).
-MAX_RANKS = 100_000
-#: Lines between two reports of progress (a guess: nothing depends on it).
-_LINES = 10_000
 
 
 class _Agreement:
@@ -198,8 +194,6 @@ def _listed(path: Path) -> list[Path]:
         if file is None:
             raise MpiTraceError(f"{path}, line {number}", f"expected a rank's file, and there is no {line[:200]!r}")
         files.append(file)
-        if len(files) > MAX_RANKS:
-            raise MpiTraceError(str(path), f"expected at most {MAX_RANKS} files")
     if not files:
         raise MpiTraceError(str(path), "expected actions, or files with the actions of a rank each; it is empty")
     return files
@@ -270,8 +264,7 @@ def _read(
     alone = sum(here) == 1
     number = 0
     for number, line in _lines(file):
-        if not number % _LINES:
-            report(before + number)
+        report(before + number)
         try:
             if line.startswith("#"):
                 if line.startswith("#comm ") and alone:

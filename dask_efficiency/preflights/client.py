@@ -25,14 +25,12 @@ from dask_efficiency.preflights.hardware.host import CALLABLE, SCRIPT
 from dask_efficiency.preflights.judge.result import PreflightResult, decode
 from dask_efficiency.preflights.scheduler.plan import STOPPED, Plan
 from dask_efficiency.show.progress import StoppedWarning, progress
-from dask_efficiency.straggler.retirements import RETIRE_SHARE, most_retired
+from dask_efficiency.straggler.retirements import RETIRE_SECONDS, RETIRE_SHARE, most_retired
 
 #: Values of the option ``device``.
 DEVICES = ("auto", "cpu", "gpu")
 #: Backends of torch.
 BACKENDS = ("gloo", "nccl")
-#: Seconds to wait for the retirement of slow workers; a guess.
-RETIRE_SECONDS = 60.0
 #: Most bytes of a workload, which is sent to each worker by way of the scheduler.
 MAX_WORKLOAD = 10 * 2**20
 

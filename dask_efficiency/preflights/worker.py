@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 
 from dask_efficiency.accounts.checks import amount, mapping, short, text
 from dask_efficiency.accounts.intake import fitting, plain_data
+from dask_efficiency.accounts.rows import MAX_APART
 from dask_efficiency.files.processes import command
 from dask_efficiency.plugin import names, plain
 from dask_efficiency.plugin.guard import MAX_REASON, described
@@ -137,13 +138,11 @@ _GPU_DRIVER = Path("/dev/nvidiactl")
 MOST = {"seconds": 86_400.0, "repetition": 60.0, "repeats": 1_000, "nbytes": MAX_NBYTES}
 #: Names in a question.
 _NAMES = {"test", "from", "partner"}
-#: Tests that were stopped, and partners, that are remembered. A guess: a test has one partner at a time.
-MAX_REMEMBERED = 1_000
 
 
 def _keep(table: dict[str, Any], name: str, value: Any) -> None:
     """Remember something in place of the oldest, if there is no room."""
-    if len(table) >= MAX_REMEMBERED:
+    if len(table) >= MAX_APART:
         del table[next(iter(table))]
     table[name] = value
 

@@ -18,7 +18,7 @@ from dask_efficiency.report.conditions_of import conditions_of, saturation_neede
 from dask_efficiency.report.kinds import BESIDE, KINDS, OF_SMALL_TASKS
 from dask_efficiency.report.lost_time import losses_worth_finding
 from dask_efficiency.report.model import EfficiencyReport
-from dask_efficiency.report.sizes import tasks_fit
+from dask_efficiency.report.sizes import LARGE_RESULTS, tasks_fit
 from dask_efficiency.report.values import ALL, BOUNDS, Saved
 from dask_efficiency.report.wall_clock import largest_is_elsewhere
 from dask_efficiency.runs.path.bounds import longest_chain, useful_ns
@@ -55,16 +55,14 @@ MAX_CURES = 3
 AT_ONCE = 2
 #: Causes of waiting that other processes on the cores do not lengthen.
 ELSEWHERE = ("sleep", "file", "network", "child-process")
-#: Share of waiting at locks, and for the cluster, above which more threads are not simulated, as these would wait for
-#: the same: a guess.
-MAX_LOCKED = 0.1
-#: Share of their time in threads that a prefix's tasks wait for the GIL, below which they do not hold it: a guess.
-SHARES_GIL = 0.05
+#: Share of waiting that tasks do for each other: at locks, and for the cluster, above which more threads are not
+#: simulated, as these would wait for the same; and for the GIL, below which they do not hold it. A guess.
+WAITS = 0.05
 #: Kinds of findings whose cure has no end, more threads: the simulated one, twice as many, is the least of it.
 MORE_THREADS = frozenset(cause_name(Bucket.THREAD_NONCPU, cause) for cause in ("sleep", "network"))
-#: Bytes of a result, and tasks with as many each, from which these are alike: what fills so much memory takes as long
-#: each time. Guesses.
-LARGE, MANY = 1_000_000, 8
+#: Tasks with large results of as many bytes each, from which these are alike: what fills so much memory takes as long
+#: each time. A guess.
+MANY = 8
 #: Most that tasks compute for longer for lack of memory, as a multiple of what spilling takes: a guess above the 1.3 of
 #: ``persisted_beyond_memory``.
 AS_LONG = 2
@@ -272,7 +270,7 @@ def _simulated(
     Also returns the kinds of findings whose cures could not be simulated in time.
     """
     waiting = report.waiting.get("lock", 0.0) + report.waiting.get("cluster", 0.0)
-    locked = waiting > MAX_LOCKED * report.breakdown[Bucket.THREAD_NONCPU]
+    locked = waiting > WAITS * report.breakdown[Bucket.THREAD_NONCPU]
     # More threads, or processes, would wait at the same locks.
     known = PARTS.keys() if locked else PARTS.keys() | {kind for kind in CLUSTERS if _fits(report, trace, kind)}
     known |= {kind for kind, changed in SETTINGS.items() if changed(report)}
@@ -393,7 +391,9 @@ def _with_memory(trace: RunTrace, most_ns: int) -> tuple[dict[str, float], int]:
         return {}, 0
     runs, prefixes = trace.runs, prefix_of_runs(trace)
     nbytes = values_at(trace.tasks.nbytes, runs.task)
-    large = (runs.outcome == RunOutcome.SUCCEEDED) & (runs.cpu_ns > 0) & (prefixes != MISSING) & (nbytes >= LARGE)
+    large = (
+        (runs.outcome == RunOutcome.SUCCEEDED) & (runs.cpu_ns > 0) & (prefixes != MISSING) & (nbytes >= LARGE_RESULTS)
+    )
     rows = np.flatnonzero(large)[np.lexsort((runs.cpu_ns[large], nbytes[large], prefixes[large]))]
     spent = runs.cpu_ns[rows]
     changes = np.flatnonzero(np.diff(prefixes[rows]) | np.diff(nbytes[rows])) + 1
@@ -422,5 +422,5 @@ def _without_gil(report: EfficiencyReport, trace: RunTrace) -> dict[str, float]:
     return {
         prefix: 0.0
         for prefix in trace.prefixes
-        if in_threads.get(prefix) and rows.get(prefix, {}).get(waited, 0) < SHARES_GIL * in_threads[prefix]
+        if in_threads.get(prefix) and rows.get(prefix, {}).get(waited, 0) < WAITS * in_threads[prefix]
     }

@@ -13,14 +13,11 @@ from dask_efficiency.accounts.buckets import CAUSES, GOOD, UNKNOWN, Breakdown, B
 from dask_efficiency.accounts.cluster.account import place
 from dask_efficiency.accounts.lines import SampleRow, blamed, place_of
 from dask_efficiency.accounts.slow_worker import Cause, SlowWorker
-from dask_efficiency.straggler.causes import BY_WAITING, IN_CODE, OPEN
+from dask_efficiency.straggler.causes import BY_WAITING, IN_CODE, MUCH_WAIT, OPEN
+from dask_efficiency.straggler.live_score import SPREAD_LEARNING
 
-#: Share of its tasks' time by which a straggler must wait more than its peers' median; a guess, see tests.
-MIN_EXCESS = 0.1
 #: Buckets of tasks that succeeded. Waiting is a part of their sum.
 WORKED = (*GOOD, Bucket.THREAD_NONCPU, Bucket.SPILL, Bucket.OVERHEAD)
-#: Factor by which older intervals count less with each new one: half after half a minute of 2.5 s intervals. A guess.
-KEPT = 0.95
 
 _WAITING = [cause_name(Bucket.THREAD_NONCPU, cause) for cause in CAUSES[Bucket.THREAD_NONCPU] if cause != UNKNOWN]
 _CAUSES = [BY_WAITING.get(cause) for cause in CAUSES[Bucket.THREAD_NONCPU] if cause != UNKNOWN]
@@ -45,7 +42,9 @@ class RecentWaiting:
         before = np.array([self._rows.get(worker, -1) for worker in accounts])
         known = before >= 0
         recent = np.zeros_like(totals)
-        recent[known] = KEPT * self._recent[before[known]] + totals[known] - self._totals[before[known]]
+        recent[known] = (
+            (1 - SPREAD_LEARNING) * self._recent[before[known]] + totals[known] - self._totals[before[known]]
+        )
         self._rows = {worker: row for row, worker in enumerate(accounts)}
         self._totals, self._recent = totals, recent
 
@@ -81,7 +80,7 @@ def _cause(waited: NDArray[np.float64], worked: NDArray[np.float64], row: int) -
     own = int(any_work[:row].sum())
     excess = shares[own] - np.median(np.delete(shares, own, axis=0), axis=0)
     most = int(np.argmax(excess))
-    return _CAUSES[most] if excess[most] >= MIN_EXCESS else None
+    return _CAUSES[most] if excess[most] >= MUCH_WAIT else None
 
 
 def line_of(cause: Cause, rows: Iterable[tuple[SampleRow, int]]) -> str:

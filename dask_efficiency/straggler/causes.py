@@ -24,6 +24,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from dask_efficiency.accounts.slow_worker import Cause
+from dask_efficiency.show.finding import MOST
 from dask_efficiency.straggler.peers import Floats
 from dask_efficiency.straggler.signals import (
     BESIDE_TASKS,
@@ -37,6 +38,7 @@ from dask_efficiency.straggler.signals import (
     MEMORY,
     RECEIVE,
     SEND,
+    SLOWER,
 )
 
 
@@ -151,17 +153,16 @@ REPLAYED = frozenset((Cause.SLOW_CPU, Cause.STOPPED, Cause.SLEEP, Cause.LOCK, Ca
 #: Waiting that has a line in the user's code, by its cause; other causes lie in the machine.
 IN_CODE = {cause: MEANINGS[cause].waiting[0] for cause in (Cause.SLEEP, Cause.LOCK)}
 
-#: What is slow explains what it slows with this part of the latter's slowness, in logarithms, or more; a guess.
-EXPLAINS = 0.6
-#: The part for a process that waits for a core or for the GIL: it does so each time it wakes, so that reading, writing
-#: and messages slow down more than computing. With a thread that holds the GIL for 3 of 4 ms Python took 1.5 times as
+#: What is slow explains what it slows with most of the latter's slowness, in logarithms, or with this part if it is a
+#: process that waits for a core or for the GIL: it does so each time it wakes, so that reading, writing and messages
+#: slow down more than computing. With a thread that holds the GIL for 3 of 4 ms Python took 1.5 times as
 #: long and a transfer 3 to 5 times; with a neighbour on the core these were 2.2, and 5 for the disk.
 EXPLAINS_AS_IT_WAITS = 0.2
 
 
 def explains(own: float, other: float, *, waits: bool = False) -> bool:
     """True if what is slow, by so many logarithms, explains another slowness; ``waits`` as for a core or the GIL."""
-    return own >= (EXPLAINS_AS_IT_WAITS if waits else EXPLAINS) * other
+    return own >= (EXPLAINS_AS_IT_WAITS if waits else MOST) * other
 
 
 #: Most by which lack of the CPU slows disk and transfers more than tasks, by heartbeats, as a logarithm; a GIL does so
@@ -171,10 +172,6 @@ def explains(own: float, other: float, *, waits: bool = False) -> bool:
 SLOWED_WITH_TASKS = {Cause.CONTENTION: math.log(2.5), Cause.SLOW_CPU: math.log(2.5), Cause.GIL: math.inf}
 #: Least drop of the share of time on the CPU below the peers' that counts, as a share of theirs; a guess.
 FLAT_SHARE = 0.08
-#: Share of CPU time below which tasks wait for something else than the CPU; a guess.
-COMPUTING_SHARE = 0.5
-#: Least ratio of the time of a turn of the event loop to the peers' that counts as lag; a guess.
-LAGGING = 1.25
 #: Least wait for a core, as a share of the time in which threads want one, and least CPU use outside tasks for which
 #: they wait for the GIL, both above the peers'.
 MUCH_WAIT, MUCH_BESIDE = (LIVE[signal].min_residual for signal in ("core_wait", "beside_tasks"))
@@ -209,12 +206,12 @@ def cause_of_slow_tasks(symptoms: Symptoms) -> Cause:
     """
     share, usual = symptoms.share
     lower = usual - share > FLAT_SHARE * usual
-    if not lower and usual >= COMPUTING_SHARE:
+    if not lower and usual >= MOST:
         return Cause.SLOW_CPU
     taken = who_takes_the_cpu(symptoms)
     if taken is not None:
         return taken
-    if lower and symptoms.lag[0] >= LAGGING * symptoms.lag[1]:
+    if lower and symptoms.lag[0] >= SLOWER * symptoms.lag[1]:
         return Cause.CONTENTION
     if symptoms.disk:
         return Cause.DISK

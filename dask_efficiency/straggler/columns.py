@@ -9,10 +9,9 @@ from numpy.typing import NDArray
 
 Name = TypeVar("Name")
 
-#: Prefixes, or kernels, that are compared; and nanoseconds after which a new one may take an unused one's place.
-#: Heartbeats carry 50 prefixes of a worker; the pause is a guess.
+#: Prefixes, or kernels, that are compared: a few more than the 50 of each that a worker's heartbeats carry, as workers
+#: do not all have the same.
 MAX_COLUMNS = 64
-QUIET_NS = 30_000_000_000
 
 
 class Columns(dict[Name, int]):

@@ -11,7 +11,7 @@ from dask_efficiency.accounts.slow_worker import Evidence, SlowWorker, confidenc
 from dask_efficiency.accounts.tables import Bool
 from dask_efficiency.straggler.causes import BY_DURATION_ALONE, Symptoms, WithPeers, cause_by_heartbeats
 from dask_efficiency.straggler.history import History
-from dask_efficiency.straggler.live_score import CLEARED, MIN_INTERVALS, MIN_RESIDUAL, PERSISTENT, LiveScores
+from dask_efficiency.straggler.live_score import CLEARED, MIN_INTERVALS, MIN_RESIDUAL, NEARLY_ALL, LiveScores
 from dask_efficiency.straggler.peers import Floats, Places, beside_peers, median_of_others
 from dask_efficiency.straggler.signals import (
     BESIDE_TASKS,
@@ -74,7 +74,7 @@ def _suspects(scores: LiveScores, flagged: Bool) -> Bool:
     ease = np.where(flagged, CLEARED, 1.0)[None, :]
     with np.errstate(invalid="ignore"):
         effect = scores.mean >= MIN_RESIDUAL[:, None] * ease
-        lasting = scores.adverse >= np.where(flagged, CLEARED, PERSISTENT)[None, :]
+        lasting = scores.adverse >= np.where(flagged, CLEARED, NEARLY_ALL)[None, :]
         stands_out: Bool = (scores.z >= scores.limit * ease) & effect & lasting
         stands_out[_ONLY_WITH_DURATION] &= effect[DURATION]
     return np.asarray(stands_out.any(axis=0))

@@ -11,17 +11,14 @@ import numpy as np
 from dask_efficiency.accounts.tables import Bool, Float64, Int64
 from dask_efficiency.straggler.observations import Observations, medians
 from dask_efficiency.straggler.score import ROUNDING, Scores, Usual
-from dask_efficiency.straggler.signals import FINISHED
+from dask_efficiency.straggler.signals import FINISHED, SLOWER
 
 #: Spread of each signal of a worker that may use a slow disk. With a z of 3, which flags one of a few dozen workers, it
 #: waits 1.4 times as long as usual, or its tasks are blocked 1.6 times as long.
 SPREADS = {signal: FINISHED[signal].floor for signal in ("io_wait", "blocked")}
 AT_THE_DISK = frozenset(SPREADS)
-#: A host's disk is slow if its workers take this many times as long as usual to move data, and a worker was held up if
-#: its tasks are blocked this many times as long; guesses. With 1.1 for both, contention of a host that moves data 1.15
-#: times as long is called a slow disk in 12 of 12 runs, and of 36 workers that wait for the disk, and whose tasks take
-#: 0.05 s longer, none is named in place of 30.
-SLOWER = 1.2
+#: A worker was held up if its tasks are blocked this many times as long as usual; a guess. With 1.1, of 36 workers that
+#: wait for the disk, and whose tasks take 0.05 s longer, none is named in place of 30.
 HELD_UP = 1.05
 
 #: A worker whose wait exceeds the limit this many times is why the others of its host are slow. Below, the others

@@ -45,13 +45,15 @@ class Interval:
         self.residual[signal, rows], self.variance[signal, rows], self.tasks[signal, rows] = residual, variance, tasks
 
 
-#: Nanoseconds for which a comparison waits, at most, for enough tasks or transfers; a guess.
-MAX_WAIT_NS = 60_000_000_000
+#: Nanoseconds for which a comparison waits, at most, for enough tasks or transfers; a prefix or kernel without any for
+#: as long makes room for a new one. A guess.
+MAX_WAIT_NS = 30_000_000_000
 
-#: Intervals remembered: four minutes at 2.5 s need 96. There is room for 8 at first, and for more as the window needs
-#: them: large clusters have longer intervals.
+#: Intervals remembered: four minutes at 2.5 s need 96.
 MAX_INTERVALS = 96
-FIRST_INTERVALS = 8
+#: Samples that a ring has room for at first; more as they come, which are few where they are far apart, as in large
+#: clusters.
+FIRST_SAMPLES = 8
 
 #: Figures of the last intervals, overwritten in turn; the first axis is intervals.
 Ring = NDArray[np.float32]
@@ -64,9 +66,9 @@ class History(WorkerArrays):
 
     def __init__(self, rows: int, window_ns: int) -> None:
         self.window_ns = window_ns
-        self._places = FIRST_INTERVALS
-        self.residual, self.variance, self.tasks = np.full((3, FIRST_INTERVALS, len(LIVE), rows), np.nan, np.float32)
-        self.on_cpu, self.task_variance, self.loop_lag = np.full((3, FIRST_INTERVALS, rows), np.nan, np.float32)
+        self._places = FIRST_SAMPLES
+        self.residual, self.variance, self.tasks = np.full((3, FIRST_SAMPLES, len(LIVE), rows), np.nan, np.float32)
+        self.on_cpu, self.task_variance, self.loop_lag = np.full((3, FIRST_SAMPLES, rows), np.nan, np.float32)
         #: Start and end of each interval in monotonic nanoseconds, newest last.
         self._bounds: deque[tuple[int, int]] = deque()
         self._position = 0

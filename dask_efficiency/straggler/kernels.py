@@ -7,7 +7,8 @@ from collections.abc import Generator, Sequence
 import numpy as np
 
 from dask_efficiency.accounts.gpu import KernelTotals
-from dask_efficiency.straggler.columns import MAX_COLUMNS, QUIET_NS, Columns, WorkerArrays
+from dask_efficiency.straggler.columns import MAX_COLUMNS, Columns, WorkerArrays
+from dask_efficiency.straggler.history import MAX_WAIT_NS
 from dask_efficiency.straggler.peers import (
     MIN_ALIKE,
     MIN_PEERS,
@@ -94,7 +95,7 @@ class KernelComparison(WorkerArrays):
 
     def _column(self, kernel: tuple[str, str], at: int) -> int | None:
         column = self._columns.get(kernel)
-        if column is None and (self._columns.free or at - self._columns.used_at.min() >= QUIET_NS):
+        if column is None and (self._columns.free or at - self._columns.used_at.min() >= MAX_WAIT_NS):
             column = self._columns.add(kernel, at=at)
             self._now[:, column] = self._base[:, column] = 0.0
         return column

@@ -13,15 +13,15 @@ from dask_efficiency.straggler.history import History
 from dask_efficiency.straggler.peers import Floats, Places, healthy_spread, limit, spread_with_past
 from dask_efficiency.straggler.signals import DURATION, GPU_KERNEL, LIVE
 
-#: A worker is judged by the last intervals that hold 20 tasks, and at least 7 of them; where tasks are rare, by the
-#: whole window with 5 tasks in 3 intervals. A guess.
+#: A worker is judged by the last intervals that hold 20 tasks, and at least 7 of them, as many as it takes to know its
+#: own past; where tasks are rare, by the whole window with 5 tasks in 3 intervals. A guess.
 WINDOW_TASKS = 20
 MIN_INTERVALS = 7
 FEW_TASKS = 5
 FEW_INTERVALS = 3
-#: Share of those intervals in which a worker must be worse than its peers, and of the window that must have passed
-#: before so few tasks suffice; a guess.
-PERSISTENT = 0.8
+#: Share that is nearly all: of those intervals, in which a worker must be worse than its peers; of the window, which
+#: must have passed before so few tasks suffice; and of a prefix's workers, for whose tasks the others wait. A guess.
+NEARLY_ALL = 0.8
 #: A flagged worker is cleared below this part of the limit, or share of the intervals, so that a finding does not
 #: flicker; a guess.
 CLEARED = 0.5
@@ -34,8 +34,9 @@ SENSITIVITY = 1.1
 #: By signal, the least residual of a slow worker, and the least spread that is assumed.
 MIN_RESIDUAL = np.array([signal.min_residual for signal in LIVE.values()])
 FLOOR = np.array([signal.floor for signal in LIVE.values()])
-#: Weight of an interval in the usual spread. With 0.15, as of a worker's own tasks, 6 of 8 runs of three workers whose
-#: speeds change at random by 30 % every 5 s have an alarm, in place of 4.
+#: Weight of an interval in the usual spread, and in recent waiting: half after half a minute of 2.5 s intervals. With
+#: 0.15, as of a worker's own tasks, 6 of 8 runs of three workers whose speeds change at random by 30 % every 5 s have
+#: an alarm, in place of 4.
 SPREAD_LEARNING = 0.05
 
 
@@ -84,7 +85,7 @@ class LiveScoring:
         order = history.within(at)
         if len(order) < FEW_INTERVALS:
             return None
-        long_enough = at - history.begin(len(order)) >= PERSISTENT * history.window_ns
+        long_enough = at - history.begin(len(order)) >= NEARLY_ALL * history.window_ns
         signals = range(len(LIVE) if kernels else GPU_KERNEL)
         scores = LiveScores.of(len(rows), len(signals))
         # A slice is several times as fast, where it holds no other rows.

@@ -9,11 +9,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from dask_efficiency.accounts.tables import Bool, Float64, Int64
-from dask_efficiency.straggler.peers import NOISE, THREE_SIGMA
+from dask_efficiency.straggler.peers import MIN_SHARE, NOISE, THREE_SIGMA
 from dask_efficiency.straggler.signals import FAR_MORE, FINISHED, GIANT, MIN_TRANSFER_BYTES
 
-#: Share of its time on the CPU below which a task shows nothing of its CPU; a guess.
-MIN_SHARE = 0.02
 #: Seconds of wait for the disk below which it counts as none: kernels count in hundredths or tenths.
 IO_WAIT_SECONDS = 0.1
 #: Assumed resolution of clocks, in seconds. A guess.

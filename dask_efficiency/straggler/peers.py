@@ -133,9 +133,14 @@ TWO_SIGMA = 2.0
 THREE_SIGMA = 3.0
 #: Quantile that counts as the usual maximum; a guess.
 RARELY = 0.95
-#: Ended tasks of a prefix, or launches of a kernel, that a worker needs to be compared by it, and transfers that a
-#: receiver needs on average; a guess.
+#: Ended tasks of a prefix, or launches of a kernel, that a worker needs to be compared by it, or a prefix to be judged,
+#: and transfers that a receiver needs on average; a guess.
 MIN_ALIKE = 3
+#: Share of a time of which a part says too little to be compared, or mentioned: busy, with threads that want a core, on
+#: prefixes that can be compared, or of a task alone. A guess.
+LITTLE = 0.05
+#: Share of a time on the CPU, or with transfers, below which there is as good as none; a guess.
+MIN_SHARE = 0.02
 
 
 def median_of_others(values: Floats) -> Floats:

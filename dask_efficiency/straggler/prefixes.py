@@ -10,10 +10,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dask_efficiency.accounts.tables import Bool
-from dask_efficiency.straggler.columns import MAX_COLUMNS, QUIET_NS, Columns, WorkerArrays
+from dask_efficiency.straggler.columns import MAX_COLUMNS, Columns, WorkerArrays
 from dask_efficiency.straggler.history import MAX_WAIT_NS, Interval
+from dask_efficiency.straggler.live_score import MIN_INTERVALS, NEARLY_ALL
 from dask_efficiency.straggler.observations import MAX_POWER
 from dask_efficiency.straggler.peers import (
+    LITTLE,
     MIN_ALIKE,
     MIN_PEERS,
     NOISE,
@@ -26,24 +28,16 @@ from dask_efficiency.straggler.peers import (
     median_of_others,
     variance_of_difference,
 )
-from dask_efficiency.straggler.signals import CPU_SHARE, DURATION, LONGER
+from dask_efficiency.straggler.signals import CPU_SHARE, DURATION, GIANT, LONGER
 from dask_efficiency.straggler.task_rates import TASK_SUMS, RunningTask, TaskRates
-
-#: Least share of its tasks' time spent on prefixes that can be compared; a guess.
-MIN_PART = 0.1
-#: A prefix waits until this share of its workers have that many tasks; a guess.
-MIN_SHARE = 0.8
 
 #: Variance of the logarithm of a prefix's sizes above which larger inputs are expected to take longer: sizes of half
 #: and twice the median give 0.24. A guess.
 MIN_SIZE_VARIANCE = 0.1
 
-#: Tasks that the assumed variance of the logarithm of a task's seconds is worth, and the most variance that counts.
-#: Guesses.
+#: Tasks that the assumed variance of the logarithm of a task's seconds is worth. A guess.
 USUAL_TASKS = 2.0
-MAX_NOISE = 2.0
-#: Intervals before a worker's own history counts, and the weight with which it learns from each new one; guesses.
-MIN_HISTORY = 6
+#: Weight with which a worker's own history learns from each new interval; a guess.
 LEARNING = 0.15
 #: Running tasks that must take longer than others': a single one may just be a long task.
 MIN_RUNNING = 2
@@ -156,7 +150,7 @@ class PrefixComparison(WorkerArrays):
         if missing <= 0:
             return
         # While they are being cleared, no heartbeat writes to them and no prefix gets them.
-        columns = [self._columns.pop(prefix) for prefix in self._columns.quiet(before=at - QUIET_NS)[:missing]]
+        columns = [self._columns.pop(prefix) for prefix in self._columns.quiet(before=at - MAX_WAIT_NS)[:missing]]
         if not columns:
             return
         self._version += 1
@@ -184,7 +178,7 @@ class PrefixComparison(WorkerArrays):
             yield len(part)
         group.since[some == 0] = at
         peers = min(MIN_PEERS, max(2, len(rows)))
-        ripe = (ready >= peers) & (ready >= MIN_SHARE * some)
+        ripe = (ready >= peers) & (ready >= NEARLY_ALL * some)
         late = (some >= peers) & (at - group.since > MAX_WAIT_NS)
         sums = _Sums(*(WeightedSums.of(len(rows)) for _ in range(4)))
         for columns in in_pieces(np.flatnonzero(ripe | late), len(rows)):
@@ -204,7 +198,7 @@ class PrefixComparison(WorkerArrays):
             took[place] = self._now[part, :, _WALL].sum(axis=1)
             yield len(part)
         compared = sums.duration.seconds
-        small = compared < MIN_PART * (took - self._compared_until[rows])
+        small = compared < LITTLE * (took - self._compared_until[rows])
         self._compared_until[rows] = np.where(compared > 0, took, self._compared_until[rows])
         sums.duration.weight[small] = sums.cpu_share.weight[small] = 0.0
 
@@ -244,7 +238,7 @@ class PrefixComparison(WorkerArrays):
         # baseline again.
         picked = np.ix_(columns, rows)
         usual, known = self._usual[picked], self._known[picked]
-        change = np.where(known >= MIN_HISTORY, level - usual, np.nan)
+        change = np.where(known >= MIN_INTERVALS, level - usual, np.nan)
         with_history = np.isfinite(change).sum(axis=1)
         slowed = (change > LONGER).sum(axis=1)
         residual = level - others
@@ -372,8 +366,8 @@ def _by_size(sums: Floats, n: Floats) -> tuple[Floats, Floats, Floats, Floats]:
     power = np.where(spread > MIN_SIZE_VARIANCE, np.clip(together / spread, 0.0, MAX_POWER), 0.0)
     level = level - power[:, None] * (sums[_SIZE] / n - size[:, None])
     # The logarithm of a mean varies by more than the mean of logarithms, and only the latter follows the size: a few
-    # long tasks weigh a lot in a mean.
-    whole_noise = np.minimum(noise, MAX_NOISE)
+    # long tasks weigh a lot in a mean, though none for more than a giant's.
+    whole_noise = np.minimum(noise, GIANT**2)
     of_size = power**2 * _pooled(sums[_SIZE], sums[_SIZE2], n)
     return level, np.maximum(noise - of_size, 1e-4) + np.expm1(whole_noise) - whole_noise, power, size
 

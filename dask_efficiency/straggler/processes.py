@@ -9,14 +9,12 @@ import numpy as np
 from dask_efficiency.straggler.columns import WorkerArrays
 from dask_efficiency.straggler.history import Interval
 from dask_efficiency.straggler.live_score import MIN_INTERVALS, WINDOW_TASKS
-from dask_efficiency.straggler.peers import MIN_PEERS, Floats, Places, median_of_others
+from dask_efficiency.straggler.peers import LITTLE, MIN_PEERS, Floats, Places, median_of_others
 from dask_efficiency.straggler.signals import BESIDE_TASKS, CORE_WAIT, DISK, LIVE, MEMORY
 from dask_efficiency.straggler.task_rates import PROCESS_SUMS
 
 #: Bytes moved in an interval that are enough to judge the speed of the disk; a guess.
 MIN_DISK_BYTES = 1e6
-#: Seconds a second in which threads want a core, enough to judge how long they wait for it; a guess.
-MIN_RUNNABLE = 0.05
 #: Number of tasks that one observation of a process is worth: with enough intervals, enough tasks are there.
 TASKS_OF_OBSERVATION = math.ceil(WINDOW_TASKS / MIN_INTERVALS)
 
@@ -56,7 +54,7 @@ class ProcessComparison(WorkerArrays):
             fair = np.nan_to_num(np.minimum(1.0, _peers_of(held) / held), nan=1.0)
             share = np.where(lasted, np.clip((paused + fair * spilling) / took, 0.0, 1.0), np.nan)
             # A share of the time in which its threads want a core, so that it does not matter how much they have to do.
-            waited = np.where(lasted & (wait + cpu > MIN_RUNNABLE * took), wait / (wait + cpu), np.nan)
+            waited = np.where(lasted & (wait + cpu > LITTLE * took), wait / (wait + cpu), np.nan)
             outside = np.where(lasted, np.maximum(cpu - of_tasks, 0.0) / took, np.nan)
         for signal, level in ((DISK, cost), (MEMORY, share), (CORE_WAIT, waited), (BESIDE_TASKS, outside)):
             residual = level - _peers_of(level)

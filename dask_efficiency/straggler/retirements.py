@@ -11,6 +11,8 @@ DAY_SECONDS = 86_400.0
 MIN_LEFT = 2
 #: Default of the largest share of a fleet that is retired; a guess.
 RETIRE_SHARE = 0.25
+#: Seconds to wait for the retirement of workers, whose data has to move first; a guess.
+RETIRE_SECONDS = 60.0
 
 
 def most_retired(size: int, share: float) -> int:

@@ -85,6 +85,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from dask_efficiency.accounts.tables import Bool, Float64, Int64
+from dask_efficiency.show.finding import MOST
 from dask_efficiency.straggler.observations import MIN_SPREAD, Observations, medians, sized
 from dask_efficiency.straggler.peers import (
     MAD_TO_DEVIATION,
@@ -105,8 +106,6 @@ from dask_efficiency.straggler.signals import FINISHED, LONGER
 #: more on the first part of FlowBench's runs, and equally many. Kinds: a guess.
 MIN_TASKS = 4
 MIN_KINDS = 2
-#: Share of a worker's level that must remain without its worst observation for the worker to be slow; a guess.
-OF_ALL_TASKS = 0.5
 #: Levels this close to 0 are 0: anything from what rounding makes of 0 to the least difference that matters would do.
 ROUNDING = 1e-9
 #: The spread of n workers is widened by this over n. A guess.
@@ -197,7 +196,7 @@ def score(observations: Observations, workers: int, usual: Usual | None = None) 
     if usual is not None:
         z = z / usual.tail
     without_worst, _ = _levels(_cells(observations.take(~_worst(observations, workers)), workers), peers)
-    z = np.where(without_worst < OF_ALL_TASKS * level, np.minimum(z, 0.0), z)
+    z = np.where(without_worst < MOST * level, np.minimum(z, 0.0), z)
     level, z = np.where(judged, [level, z], 0.0)
     return Scores(observations.signal, level, z, cells.count.sum(axis=0), judged, scale)
 

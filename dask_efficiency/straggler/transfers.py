@@ -11,6 +11,7 @@ from dask_efficiency.straggler.history import MAX_WAIT_NS, Interval
 from dask_efficiency.straggler.peers import (
     MIN_ALIKE,
     MIN_PEERS,
+    MIN_SHARE,
     NOISE,
     PIECE,
     WORKERS_AT_ONCE,
@@ -21,8 +22,6 @@ from dask_efficiency.straggler.peers import (
 from dask_efficiency.straggler.signals import RECEIVE, SEND
 from dask_efficiency.straggler.task_rates import TRANSFER_SUMS, TaskRates
 
-#: Share of an interval that a worker's transfers must take for it to be compared; a guess.
-MIN_TRANSFER_SHARE = 0.01
 #: Rounds of fitting levels of receivers and senders to each other; more change little.
 SWEEPS = 3
 
@@ -130,7 +129,7 @@ def _compare(interval: Interval, receiver: Places, sender: Places, sums: Floats,
     for signal, levels_of_end, end in zip((RECEIVE, SEND), levels, (receiver, sender), strict=True):
         count = np.bincount(end, weights=n, minlength=size)
         took = np.bincount(end, weights=sums[:, 3], minlength=size)
-        rows = np.flatnonzero((count > 0) & (took >= MIN_TRANSFER_SHARE * seconds))
+        rows = np.flatnonzero((count > 0) & (took >= MIN_SHARE * seconds))
         if len(rows) >= MIN_PEERS:
             level = levels_of_end[rows]
             residual = level - median_of_others(level[None, :])[0]

@@ -10,15 +10,13 @@ from dask_efficiency.show.figures import format_count, format_number, format_sec
 from dask_efficiency.show.finding import Basis, Finding
 from dask_efficiency.straggler.causes import MEANINGS
 from dask_efficiency.straggler.observations import SIZES_DIFFER
+from dask_efficiency.straggler.peers import LITTLE
 
 #: Title and advice of a long task.
 LONG_TASK = (
     "One task takes far longer than its like",
     "Split it, or split or salt its key where its input is larger than the others'.",
 )
-
-#: Least share of a task's time during which nothing else ran that its finding mentions. A guess.
-ALONE = 0.05
 
 
 def as_finding(slow: SlowWorker) -> Finding:
@@ -50,7 +48,7 @@ def long_task(
     """Finding of a task, named harmlessly, that took far longer than the others of its prefix, by their medians."""
     title, todo = LONG_TASK
     size = f", its input is {format_number(times_larger)} times as large" if times_larger >= SIZES_DIFFER else ""
-    alone = f"; for {format_seconds(alone_seconds)} nothing else ran" if alone_seconds > ALONE * seconds else ""
+    alone = f"; for {format_seconds(alone_seconds)} nothing else ran" if alone_seconds > LITTLE * seconds else ""
     return Finding(
         kind="long-task",
         title=title,

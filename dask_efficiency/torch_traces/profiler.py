@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import io
 import os
+import shutil
 import sys
 import tempfile
 import threading
@@ -14,6 +15,7 @@ from typing import Any
 
 from dask_efficiency.gpu.profilers import GAVE_UP, PROFILERS, NotProfiled
 from dask_efficiency.runs.trace.run_trace import MAX_PROFILE_BYTES
+from dask_efficiency.torch_traces.kineto.parse import BLOCK
 
 #: Bytes of JSON above which a profile is refused before it is compressed: gzip shrinks Kineto's JSON about tenfold, and
 #: hardly any by more than 32.
@@ -21,10 +23,6 @@ MAX_JSON_BYTES = 32 * MAX_PROFILE_BYTES
 
 #: zlib's level: 3 ms a MB for a tenth of the size. Higher levels take several times as long for a fifth less.
 _LEVEL = 3
-
-#: Bytes of JSON compressed at a time (a guess: nothing depends on it), and bytes of its end that are kept, where blanks
-#: may follow the last brace.
-_PIECE_BYTES, _END_BYTES = 1 << 20, 100
 
 
 class TorchProfile:
@@ -87,13 +85,12 @@ class TorchProfile:
 
 def _compressed(path: str) -> bytes:
     """Compress Kineto's JSON in pieces: a worker may have no memory for all of it."""
-    last = b""
     packed = io.BytesIO()
     with open(path, "rb") as file, gzip.GzipFile("", "wb", _LEVEL, packed, mtime=0) as zipped:
-        while piece := file.read(_PIECE_BYTES):
-            zipped.write(piece)
-            last = (last + piece)[-_END_BYTES:]
-    if not last.rstrip().endswith(b"}"):
+        shutil.copyfileobj(file, zipped, BLOCK)
+        file.seek(max(file.tell() - BLOCK, 0))
+        ends = file.read().rstrip().endswith(b"}")  # blanks may follow
+    if not ends:
         raise NotProfiled("its file could not be written whole: is the disk full?")
     return packed.getvalue()
 

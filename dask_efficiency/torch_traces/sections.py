@@ -27,6 +27,7 @@ from dask_efficiency.runs.sections.by_kind import (
 from dask_efficiency.show.columns import TypedColumn, as_records, as_table, seconds, words
 from dask_efficiency.show.document import Cell, Document, Section, Share, Table, section, with_content
 from dask_efficiency.show.figures import (
+    FEW_ROWS,
     Scale,
     format_count,
     format_seconds,
@@ -60,8 +61,8 @@ MAX_NODES = 200_000
 #: Kinds of time of which a page says what they cost only if the trace shows when the GPU was idle.
 OF_IDLE_GPUS = ("kernel-launch", "kernel-gap", "gpu-sync")
 
-#: Number of names that a page tries to speed up, and by how much (a guess: examples).
-TRIED_NAMES, TRIED_FACTOR = 4, 2.0
+#: Factor by which a page tries to speed names up (a guess: an example).
+TRIED_FACTOR = 2.0
 
 
 def to_dict(path: TorchCriticalPath) -> dict[str, Any]:
@@ -351,7 +352,7 @@ def improvements(path: TorchCriticalPath) -> Section:
     known = path.grounds.gpu_is_known(path.window_seconds)
     asked = [name for name in WITHOUT if known or name not in OF_IDLE_GPUS]
     savings = {f"no {name}": path.saved_seconds(without=[name]) for name in asked}
-    for name in [name for name in path.seconds("name") if name != NOBODY][:TRIED_NAMES]:
+    for name in [name for name in path.seconds("name") if name != NOBODY][:FEW_ROWS]:
         shown = f"{shown_name(name)}, {TRIED_FACTOR:g} times as fast"
         savings[shown] = path.saved_seconds(speed_up={f"^{re.escape(name)}$": TRIED_FACTOR})
     worth = {name: saved for name, saved in largest_first(savings).items() if saved >= HARDLY * path.window_seconds > 0}

@@ -278,7 +278,7 @@ def test_a_backward_pass_in_another_thread_is_that_of_the_only_task_that_uses_th
 def test_an_ident_of_a_thread_is_used_again_and_prefixes_are_bounded(
     monkeypatch: pytest.MonkeyPatch, bound: int, second: str
 ) -> None:
-    monkeypatch.setattr(ledger_module, "MAX_PREFIXES", bound)
+    monkeypatch.setattr(ledger_module, "MAX_APART", bound)
     calls = [Call(1, A, 10, 11, RETURNS, kernel(12, 20)), Call(2, A, 60, 61, RETURNS, kernel(62, 65))]
     _, seen = run(calls, {TaskId(A, 0): (30, "x"), TaskId(A, 50): (90, "y")})
     assert seen[-1].devices[0].shares == {"x": 8, second: 3}

@@ -1,7 +1,7 @@
 from pathlib import Path
 
 from dask_efficiency import history
-from dask_efficiency.histories.sections import MAX_RUNS, MAX_SERIES, page, to_dict
+from dask_efficiency.histories.sections import MAX_LISTED, page, to_dict
 from dask_efficiency.show.document import Spark, Trend
 from tests.histories.nights import night, saved
 
@@ -22,10 +22,10 @@ def test_a_terminal_has_blocks_and_a_page_a_plot_with_medians(tmp_path: Path) ->
 
 
 def test_long_histories_are_cut_and_say_so(tmp_path: Path) -> None:
-    many = [night(i, name=f"test_{i}") for i in range(MAX_SERIES + 2)]
+    many = [night(i, name=f"test_{i}") for i in range(MAX_LISTED + 2)]
     shown = str(history(saved(tmp_path / "many", many)))
     assert "not shown: test_1, test_0" in shown
-    long = history(saved(tmp_path / "long", [night(i) for i in range(MAX_RUNS + 3)]))
+    long = history(saved(tmp_path / "long", [night(i) for i in range(MAX_LISTED + 3)]))
     assert "the last 15 runs; 3 earlier ones are not listed" in str(long)
 
 

@@ -79,7 +79,7 @@ def test_a_malformed_question_is_a_failure_with_a_reason_and_keeps_nothing(asked
 
 
 def test_names_of_tests_and_partners_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "MAX_REMEMBERED", 3)
+    monkeypatch.setattr(module, "MAX_APART", 3)
     preflight = WorkerPreflight(SimpleNamespace())  # type: ignore[arg-type]
 
     async def ask() -> None:

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from dask_efficiency.accounts.gpu import KernelTotals
-from dask_efficiency.straggler.columns import MAX_COLUMNS, QUIET_NS
+from dask_efficiency.straggler.columns import MAX_COLUMNS
+from dask_efficiency.straggler.history import MAX_WAIT_NS
 from dask_efficiency.straggler.kernels import TOP, KernelComparison
 
 WORKERS = np.arange(4)
@@ -124,12 +125,12 @@ def test_the_quiet_kernels_go_if_there_is_no_room_for_all() -> None:
     for first in range(0, MAX_COLUMNS, TOP):
         reported(*[[gemm(10, 2, name=f"k{first + i}") for i in range(TOP)]] * 4, comparison=comparison)
         assert compared(comparison)[2].tolist() == [TOP * 10] * 4
-    reported(*[[gemm(10, 2, name="late")]] * 4, comparison=comparison, at=QUIET_NS - 1)
+    reported(*[[gemm(10, 2, name="late")]] * 4, comparison=comparison, at=MAX_WAIT_NS - 1)
     assert np.isnan(compared(comparison)[0]).all()
     # Those that go on stay, and a quiet one makes room.
-    reported(*[[gemm(20, 2, name=f"k{i}") for i in range(TOP)]] * 4, comparison=comparison, at=QUIET_NS)
+    reported(*[[gemm(20, 2, name=f"k{i}") for i in range(TOP)]] * 4, comparison=comparison, at=MAX_WAIT_NS)
     assert compared(comparison)[2].tolist() == [TOP * 10] * 4
-    reported(*[[gemm(10, 2, name="late")]] * 3, [gemm(10, 4, name="late")], comparison=comparison, at=QUIET_NS)
+    reported(*[[gemm(10, 2, name="late")]] * 3, [gemm(10, 4, name="late")], comparison=comparison, at=MAX_WAIT_NS)
     assert math.exp(compared(comparison)[0][3]) == pytest.approx(2)
-    reported(*[[gemm(30, 2, name=f"k{i}") for i in range(TOP)]] * 4, comparison=comparison, at=QUIET_NS)
+    reported(*[[gemm(30, 2, name=f"k{i}") for i in range(TOP)]] * 4, comparison=comparison, at=MAX_WAIT_NS)
     assert compared(comparison)[2].tolist() == [TOP * 10] * 4

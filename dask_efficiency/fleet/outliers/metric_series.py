@@ -15,7 +15,7 @@ from dask_efficiency.accounts.tables import MISSING, Float64
 from dask_efficiency.runs.trace.run_trace import RunTrace
 from dask_efficiency.runs.trace.schema import Series
 from dask_efficiency.straggler.causes import BY_METRIC
-from dask_efficiency.straggler.peers import beside_peers
+from dask_efficiency.straggler.peers import LITTLE, beside_peers
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -104,8 +104,6 @@ _UNKNOWN = Metric()
 #: A sample also counts for instants at most this many steps, or seconds, away. A guess.
 REACH_STEPS = 5
 REACH_SECONDS = 30.0
-#: Share of busy time below which a heartbeat says too little about the work; a guess.
-MIN_BUSY = 0.05
 
 #: Signals of a metric: its mean, the variance of its difference from the peers, and how far it moves by itself. In
 #: evidence, the metric's name is followed by the signal's, except for the mean's.
@@ -225,7 +223,7 @@ def _busy_shares(series: Series) -> dict[str, Float64]:
     busy = sum(seconds.values(), start=np.zeros(len(series)))
     free = np.nan_to_num(series.idle) + np.nan_to_num(series.no_work) + np.nan_to_num(series.constrained)
     with np.errstate(invalid="ignore", divide="ignore"):
-        enough = busy > MIN_BUSY * (busy + free)
+        enough = busy > LITTLE * (busy + free)
         return {name: np.where(enough, value / busy, np.nan) for name, value in seconds.items()}
 
 

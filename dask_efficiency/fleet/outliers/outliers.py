@@ -44,7 +44,7 @@ _ALIKE_DOMINANCE = 0.7
 #: As many workers, or the share of a fleet that is retired at most, may be at fault at once, and the others are their
 #: peers: of more, the job has begun to treat them unlike the others, such as those whose GPUs are capped in a phase of
 #: more power. A guess.
-_CROWD = 2
+CROWD = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,7 +216,7 @@ def culprits(found: OutlierScores, *, threshold: float, dominance: float) -> Pla
     kept = np.flatnonzero(strong | alike.any(axis=1))
     culprit = independent(at[kept], together=max(TOGETHER_SECONDS, unsure), follow=FOLLOW_SECONDS)
     found_ones = np.asarray(named[kept[culprit]], np.intp)
-    return found_ones if len(found_ones) <= max(_CROWD, RETIRE_SHARE * len(series.workers)) else found_ones[:0]
+    return found_ones if len(found_ones) <= max(CROWD, RETIRE_SHARE * len(series.workers)) else found_ones[:0]
 
 
 def _onsets(found: OutlierScores, workers: Places) -> Float64:

@@ -15,6 +15,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
 
 from dask_efficiency.accounts.slow_worker import WRONG_BY_METRICS, SlowWorker
+from dask_efficiency.fleet.outliers.outliers import CROWD
 from dask_efficiency.fleet.rounds.rounds import END_ROUNDS, format_instant
 from dask_efficiency.straggler.retirements import DAY_SECONDS
 
@@ -24,8 +25,6 @@ HOUR_SECONDS = 3_600.0
 #: remembered; and the chance below which there are too many alarms of a fleet within a day. A guess.
 DAYS_AN_ALARM = 30
 UNLIKELY = 1e-3
-#: Least number of machines that are too many. A guess.
-FEW_ALARMS = 3
 #: Most confidence in a machine that is further away than others were, where that is all that is known: as in one that
 #: is barely flagged.
 MOST_CONFIDENCE = 1 - WRONG_BY_METRICS
@@ -89,7 +88,7 @@ class AlarmBound:
 
     def _too_many(self, machines: int, at: float) -> bool:
         days = min(max(at - self.began, HOUR_SECONDS), DAY_SECONDS) / DAY_SECONDS
-        enough = len(self._alarms) >= FEW_ALARMS
+        enough = len(self._alarms) > CROWD
         return enough and at_least(len(self._alarms), machines * days / DAYS_AN_ALARM) < UNLIKELY
 
     def _remember(self, score: float, at: float) -> None:

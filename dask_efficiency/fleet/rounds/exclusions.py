@@ -12,12 +12,11 @@ import numpy as np
 
 from dask_efficiency.accounts.slow_worker import SlowWorker
 from dask_efficiency.fleet.outliers.metric_series import MetricSeries
+from dask_efficiency.show.figures import DETAIL_LENGTH
 
 #: Most machines, or metrics, that a round goes on without, and never half of them: with more that fail it is given up.
 #: A guess.
 MOST_LEFT_OUT = 3
-#: Characters of an error's text. A guess.
-_SHOWN = 200
 
 #: Finds machines of a window that are unlike their peers; the second series, if any, is from just before it.
 Detector = Callable[[MetricSeries, MetricSeries | None], list[SlowWorker]]
@@ -45,7 +44,7 @@ class Exclusion:
 
 def failure(error: Exception) -> str:
     """Error in a line, with the place in the code that raised it."""
-    text = " ".join(str(error).split())[:_SHOWN]
+    text = " ".join(str(error).split())[:DETAIL_LENGTH]
     trace = error.__traceback__
     while trace is not None and trace.tb_next is not None:
         trace = trace.tb_next

@@ -12,7 +12,7 @@ from enum import StrEnum
 from typing import Any
 
 from dask_efficiency.accounts.slow_worker import SlowWorker
-from dask_efficiency.show.figures import harmless
+from dask_efficiency.show.figures import NAMES_IN_A_LINE, harmless
 from dask_efficiency.straggler.wording import as_finding
 
 #: Rounds in a row without a finding after which it has ended: one near a threshold comes and goes. A guess.
@@ -77,8 +77,6 @@ class Rounds:
 ALERT = "DaskEfficiencyMachineFinding"
 #: Version of the webhook's body, as Alertmanager numbers it.
 WEBHOOK_VERSION = "4"
-#: Most signals that a line names. A guess.
-_SHOWN = 3
 #: Alertmanager's value for an end that is not there yet.
 _NO_END = "0001-01-01T00:00:00Z"
 
@@ -90,7 +88,9 @@ def as_line(event: Event) -> str:
     since = f"since {format_instant(slow.since)}"
     if event.change is not FindingChange.BEGINS:
         return harmless(f"{text}: {title}; {since}")
-    signals = "".join(f"; {one.signal} {one.value:.4g}, peers {one.peers:.4g}" for one in slow.evidence[:_SHOWN])
+    signals = "".join(
+        f"; {one.signal} {one.value:.4g}, peers {one.peers:.4g}" for one in slow.evidence[:NAMES_IN_A_LINE]
+    )
     if slow.workers:
         text += f" (workers {', '.join(slow.workers)[:200]})"
     return harmless(f"{text}: {title}{signals}; {since}, confidence {slow.confidence:.0%}")

@@ -21,7 +21,7 @@ from dask_efficiency.accounts.cluster.account import place
 from dask_efficiency.accounts.intake import fitting
 from dask_efficiency.accounts.sensors import GPU_SENSORS, HOST_SENSORS, gpu_sensors
 from dask_efficiency.fleet.outliers.block_signals import BLOCK_SAMPLES, BLOCK_SECONDS
-from dask_efficiency.fleet.outliers.metric_series import METRICS, MIN_BUSY, REACH_SECONDS, MetricSeries, Values, filled
+from dask_efficiency.fleet.outliers.metric_series import METRICS, REACH_SECONDS, MetricSeries, Values, filled
 from dask_efficiency.fleet.scheduler.outlier_watch import OutlierWatch
 from dask_efficiency.plugin.guard import MAX_REASON
 from dask_efficiency.plugin.options import Options
@@ -31,6 +31,8 @@ from dask_efficiency.plugin.scheduler.accounts import ClusterAccounts
 from dask_efficiency.plugin.scheduler.heartbeats import DASK_METRICS, dask_metric, host_sensors
 from dask_efficiency.plugin.scheduler.straggler_watch import comparable
 from dask_efficiency.show.log import logger
+from dask_efficiency.straggler.history import FIRST_SAMPLES
+from dask_efficiency.straggler.peers import LITTLE
 
 if TYPE_CHECKING:
     from distributed.scheduler import WorkerState
@@ -38,9 +40,6 @@ if TYPE_CHECKING:
 
 #: Seconds between two samples: a heartbeat of a cluster of 800 workers. The outlier detector averages a block of them.
 STEP_SECONDS = BLOCK_SECONDS / BLOCK_SAMPLES
-#: Samples of a worker that there is room for at first; more as they come, which are few where heartbeats are far apart.
-#: A guess.
-FIRST_SAMPLES = 16
 
 
 class SeriesRing:
@@ -162,7 +161,7 @@ def _shares(before: Sequence[int] | None, now: Sequence[int]) -> Sequence[float]
         return _NO_SHARES
     gained = list(map(sub, now, before))
     busy = sum(gained[: len(_BUSY)])
-    return [ns / busy for ns in gained[: len(_BUSY)]] if busy > MIN_BUSY * sum(gained) else _NO_SHARES
+    return [ns / busy for ns in gained[: len(_BUSY)]] if busy > LITTLE * sum(gained) else _NO_SHARES
 
 
 class WorkerSeries(SchedulerPart):

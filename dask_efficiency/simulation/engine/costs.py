@@ -17,6 +17,7 @@ from dask_efficiency.simulation.model.calibration import Calibration
 from dask_efficiency.simulation.model.cores import Needs
 from dask_efficiency.simulation.model.ensemble import SimulationJob
 from dask_efficiency.simulation.model.overheads import AROUND, Overheads
+from dask_efficiency.simulation.model.thread_waits import LEAST_CROWD
 from dask_efficiency.simulation.model.transfer_costs import TransferCosts
 
 #: Nanoseconds of a scheduler or a worker for a message that starts or ends no task, such as ``add-keys`` or
@@ -28,10 +29,6 @@ _ENDS = frozenset({"task-finished", "task-erred", "reschedule", "long-running", 
 
 def _crowded(ns: int, crowd: float) -> int:
     return ns if ns <= AROUND else AROUND + round((ns - AROUND) * crowd)
-
-
-#: Mean number of other threads that hold the GIL, from which a run tells how event loops wait for them: a guess.
-LEAST_CROWD = 0.2
 
 
 class Taking(NamedTuple):

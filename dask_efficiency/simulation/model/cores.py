@@ -11,11 +11,10 @@ from math import ceil, inf
 from typing import NamedTuple
 
 from dask_efficiency.simulation.model.events import EventHeap
+from dask_efficiency.straggler.peers import MIN_SHARE
 
 #: Nanoseconds of work that count as none, as rounding leaves them.
 _NO_WORK = 0.5
-#: Share of a core below which a thread counts as sleeping: a guess, too small for others to notice.
-MIN_CPU = 0.02
 
 
 def fair_shares(demands: Sequence[float], capacity: float = 1.0) -> list[float]:
@@ -98,7 +97,7 @@ class Processor:
 
     def run(self, process: Hashable, ns: int, needs: Needs, done: Callable[[], object]) -> None:
         """Start a thread of a process, which owns the lock and the GPU; ``ns`` is its time alone."""
-        if not needs.held and not needs.gpu and (self._cores == inf or needs.cpu < MIN_CPU):
+        if not needs.held and not needs.gpu and (self._cores == inf or needs.cpu < MIN_SHARE):
             self._clock.at(self._clock.now + ns, done)
             return
         self._go_on()

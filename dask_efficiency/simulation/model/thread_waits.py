@@ -13,22 +13,21 @@ from dask_efficiency.runs.replay.durations import prefix_of_runs
 from dask_efficiency.runs.trace.errors import UnknownNameError
 from dask_efficiency.runs.trace.run_trace import RunTrace
 from dask_efficiency.show.figures import format_share
+from dask_efficiency.show.finding import MOST
 from dask_efficiency.simulation.model.cores import BACKGROUND, MIN_LEFT
 from dask_efficiency.simulation.model.transfer_costs import BYTE_NS, RESULT_NS
 from dask_efficiency.simulation.model.units import few_names
+from dask_efficiency.straggler.peers import MIN_ALIKE
 
 #: Cores that a worker's threads use together, above which they do not hold the lock all the time: one, and the error of
 #: measuring it.
 MAX_CORES = 1.1
-#: Mean number of threads during a run, from which their cores, or their waits, tell about the lock: a guess.
-MIN_THREADS = 1.5
-#: Fewest runs, or heartbeats, of a prefix by which it is judged: a guess.
-MIN_RUNS = 3
+#: Mean number of other threads during a run, from which their cores, or their waits, tell about the lock, and a run how
+#: event loops wait for those that hold it: a guess.
+LEAST_CROWD = 0.3
 #: Seconds between two turns of an undisturbed event loop, as in Dask, and the delay by a thread that holds the lock:
 #: half of the interval after which Python takes it away (``sys.getswitchinterval``).
 TURN_SECONDS, LATER_SECONDS = 0.02, 0.0025
-#: Share of CPU from which a prefix's tasks count as computing, so that a note tells what is assumed of them: a guess.
-MIN_CPU = 0.5
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,20 +71,20 @@ def read_gil(trace: RunTrace, shares: Mapping[str, float] | None = None, for_cor
             alone[rows] = took[rows] / np.maximum(1.0, known[name] * threads[rows])
             continue
         computes = cpu[rows].sum() / took[rows].sum()
-        crowded = rows[threads[rows] >= MIN_THREADS]
-        if len(crowded) >= MIN_RUNS and name in trace.gil_waits:
+        crowded = rows[threads[rows] >= 1 + LEAST_CROWD]
+        if len(crowded) >= MIN_ALIKE and name in trace.gil_waits:
             if computes >= 0.01:
                 names.setdefault("sampled", []).append(name)
             found = _sampled(took[rows], cpu[rows], waited[rows], threads[rows] - 1.0, trace.gil_waits[name])
             alone[rows], held[rows] = found
             continue
-        if len(crowded) >= MIN_RUNS:
+        if len(crowded) >= MIN_ALIKE:
             free = bool(np.average(cores[crowded], weights=took[crowded]) > MAX_CORES)
             kind = "free" if free else "held"
         else:
             free = late.get(number) is False
             kind = {None: "assumed", True: "late", False: "on time"}[late.get(number)]
-        if computes >= MIN_CPU or (len(crowded) >= MIN_RUNS and computes >= 0.01):
+        if computes >= MOST or (len(crowded) >= MIN_ALIKE and computes >= 0.01):
             names.setdefault(kind, []).append(name)
         if not free:
             crowd = np.maximum(threads[rows] - 1.0, 1e-9)
@@ -170,7 +169,7 @@ def _late(trace: RunTrace, ran: Bool) -> dict[int, bool]:
                     delay.setdefault(number, []).append((later, float(of)))
     late = {}
     for number, pairs in delay.items():
-        if len(pairs) >= MIN_RUNS:
+        if len(pairs) >= MIN_ALIKE:
             later, weights = np.array(pairs).T
             late[number] = bool(np.average(later, weights=weights) > LATER_SECONDS)
     return late

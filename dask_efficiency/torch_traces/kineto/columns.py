@@ -17,7 +17,7 @@ from dask_efficiency.show.figures import format_count, name_of
 from dask_efficiency.torch_traces.kineto.merged import PREFIX, label_of, merged
 from dask_efficiency.torch_traces.kineto.numbers import (
     MAX_INSTANT,
-    MAX_MERGED,
+    MAX_RANKS,
     NO_TIME,
     first_with,
     integers,
@@ -367,7 +367,7 @@ class ColumnsBuilder:
     def _label(self, process: str) -> int:
         """Number of the label of a rank in the text of a process; 0 for a text without, or for too many labels."""
         label = label_of(process)
-        if label not in self._labels and len(self._labels) > MAX_MERGED:
+        if label not in self._labels and len(self._labels) > MAX_RANKS:
             return 0
         return self._labels.setdefault(label, len(self._labels))
 

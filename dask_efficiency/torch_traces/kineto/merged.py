@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dask_efficiency.accounts.tables import MISSING, Bool, Int64
-from dask_efficiency.torch_traces.kineto.numbers import MAX_MERGED, MAX_RANKS, first_with
+from dask_efficiency.torch_traces.kineto.numbers import MAX_RANKS, first_with
 from dask_efficiency.torch_traces.kineto.trace import CALLS, GPU_WORK, SAY_NOTHING, Category
 
 #: A rank's number in a text: ``rank 1: 5000``, ``python_rank1``, ``RANK 1 - GPU``.
@@ -66,7 +66,7 @@ def merged(
     for found in _candidates(columns, names, labels, process_names):
         known = says & (found.ranks != MISSING)
         numbers = np.unique(found.ranks[known])
-        if 1 < len(numbers) <= MAX_MERGED and np.count_nonzero(known) > MOST * np.count_nonzero(says):
+        if 1 < len(numbers) <= MAX_RANKS and np.count_nonzero(known) > MOST * np.count_nonzero(says):
             return found
     return None
 
@@ -101,7 +101,7 @@ def _by_process(columns: _Columns, process_names: Mapping[int, str]) -> Merged |
     process, category = columns["process"], columns["category"]
     # A process with ranges alone is no rank: the steps of a profile that someone shortened had another number.
     programs = np.unique(process[(category == Category.OPERATOR) & (process >= 0)])
-    if not 1 < len(programs) <= MAX_MERGED:
+    if not 1 < len(programs) <= MAX_RANKS:
         return None
     of_name = {number: int(found[1]) for number, name in process_names.items() if (found := _RANK.search(name))}
     numbers = [of_name.get(number, MISSING) for number in programs.tolist()]

@@ -18,12 +18,10 @@ NO_TIME = np.iinfo(np.int64).min
 #: Largest instant in nanoseconds since the epoch, of the year 2116: sums of two instants fit into 64 bits.
 MAX_INSTANT = 1 << 62
 
-#: A larger number of ranks is damage (a guess: jobs are smaller by far).
-MAX_RANKS = 1 << 20
-
-#: Ranks that one file is split into, and GPUs of one process that are looked at one by one; more is damage, and would
-#: take long (a guess: merged files have tens, and processes use 16).
-MAX_MERGED, MAX_DEVICES = 10_000, 64
+#: A larger number of ranks, or of those that one file is split into, is damage (a guess: jobs are smaller).
+MAX_RANKS = 100_000
+#: GPUs of one process that are looked at one by one; more is damage, and would take long (a guess: processes use 16).
+MAX_DEVICES = 64
 
 #: Largest number of microseconds, 146 years: the sum of two in nanoseconds fits into 64 bits.
 MAX_MICROSECONDS = 1 << 52

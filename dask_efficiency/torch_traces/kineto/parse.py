@@ -13,7 +13,7 @@ from dask_efficiency.files.storage import DamagedFileError, decompressed
 from dask_efficiency.show.figures import lower_first
 from dask_efficiency.torch_traces.kineto.errors import KinetoFileError
 
-#: Bytes of text read at a time: 256 KiB (a guess: nothing depends on it).
+#: Bytes of a file read at a time: 256 KiB (a guess: nothing depends on it).
 BLOCK = 1 << 18
 
 #: White space of RFC 8259.

@@ -84,7 +84,7 @@ BETTER = {
 }
 
 #: Shares of the window from which a name is mentioned, and from which it is the main part. Chosen by reading findings
-#: of recorded traces.
+#: of recorded traces; summaries mention idle time at the edges, and changes of a figure, from the same share on.
 WORTH_NAMING, MOST = 0.05, 0.5
 
 #: Share of busy time below which a GPU "is idle for nearly all of that" (wording only).

@@ -17,6 +17,7 @@ from dask_efficiency.gpu.intervals import IntervalArrays, length, overlaps, unio
 from dask_efficiency.report.values import ProfiledOperator
 from dask_efficiency.runs.path.kinds import CODES, COMPUTE, KINDS, Kind, SegmentRow, Segments
 from dask_efficiency.runs.trace.run_trace import RunTrace, TaskProfile
+from dask_efficiency.show.figures import ROWS_ON_A_SCREEN
 from dask_efficiency.torch_traces.kineto.errors import KinetoFileError
 from dask_efficiency.torch_traces.kineto.load import read_rank
 from dask_efficiency.torch_traces.kineto.trace import CALLS, GPU_WORK, Category, Events, RankTrace
@@ -202,8 +203,6 @@ def _by_clock(stretches: list[_Stretch], computed: int) -> Iterator[_Stretch]:
 MAX_OF_PREFIX = 4
 #: Compressed bytes of profiles, of which reading takes some seconds; no more are read after these.
 MAX_BYTES = 2 << 20
-#: Rows of one prefix. By eye.
-MAX_ROWS = 8
 
 #: Kind and name of an operator or kernel.
 _What = tuple[str, str]
@@ -246,7 +245,7 @@ def _times(profiled: ProfiledRun) -> Counter[_What]:
 
 def _rows(prefix: str, times: Counter[_What], runs: int) -> list[ProfiledOperator]:
     ranked = times.most_common()
-    rows = [ProfiledOperator(prefix, name, kind, ns / 1e9, runs) for (kind, name), ns in ranked[:MAX_ROWS]]
-    if rest := ranked[MAX_ROWS:]:
+    rows = [ProfiledOperator(prefix, name, kind, ns / 1e9, runs) for (kind, name), ns in ranked[:ROWS_ON_A_SCREEN]]
+    if rest := ranked[ROWS_ON_A_SCREEN:]:
         rows.append(ProfiledOperator(prefix, f"{len(rest)} more", "", sum(ns for _, ns in rest) / 1e9, runs))
     return rows

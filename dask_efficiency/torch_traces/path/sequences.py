@@ -12,10 +12,8 @@ from dask_efficiency.accounts.tables import MISSING, Bool, Int8, Int32, Int64
 #: Place of a collective without a counterpart.
 NOWHERE = int(np.iinfo(np.int64).min)
 
-#: Limit of the shift between two profiles, in collectives (a guess; ranks start profiles within a step or two).
-MAX_SHIFT = 1_000
-#: Collectives compared for each shift, and of each rank where all are compared with all: both limit the time to some
-#: tenths of a second.
+#: Collectives compared for each shift; and of a shift either way, and of each rank where all are compared with all: all
+#: limit the time to some tenths of a second.
 _MAX_COMPARED, _MAX_CROSSED = 512, 2_000
 
 #: Cost of a collective without a counterpart; a wrong counterpart costs 1. Collectives are often cut off at a profile's
@@ -92,7 +90,7 @@ def _shift(reference: CollectiveOrder, other: CollectiveOrder) -> tuple[int, flo
     shorter = min(len(reference.stop), len(other.stop))
     steps_are_known = (reference.step != MISSING).all() and (other.step != MISSING).all()
     least = 1 if steps_are_known else max(1, (shorter + 1) // 2)
-    lowest, highest = max(least - len(other.stop), -MAX_SHIFT), min(len(reference.stop) - least, MAX_SHIFT)
+    lowest, highest = max(least - len(other.stop), -_MAX_CROSSED), min(len(reference.stop) - least, _MAX_CROSSED)
     best = None
     # of equal costs the smallest shift wins
     for shift in sorted(range(lowest, highest + 1), key=abs):

@@ -16,15 +16,13 @@ from dask_efficiency.show.shown import Shown
 from dask_efficiency.straggler.peers import MAD_TO_DEVIATION
 from dask_efficiency.torch_traces.kineto.load import Paths
 from dask_efficiency.torch_traces.kineto.trace import KinetoTrace
+from dask_efficiency.torch_traces.path.findings import WORTH_NAMING
 from dask_efficiency.torch_traces.summaries.kernel_labels import kernel_label
 from dask_efficiency.torch_traces.summaries.summary import TorchSummary, summary
 from dask_efficiency.torch_traces.summaries.tables import PARTS, TABLES
 
 if TYPE_CHECKING:
     import pandas as pd
-
-#: Share by which a figure must differ to be called slower or more often (a guess: less is noise between runs).
-NOTABLE = 0.05
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,8 +182,8 @@ def _state(old: NamedTime, new: NamedTime) -> str:
         (old.each or 0.0, new.each or 0.0, "slower", "faster"),
         (old.number, new.number, "more often", "less often"),
     )
-    grown = (word for before, after, word, _ in pairs if after > before * (1 + NOTABLE))
-    shrunk = (word for before, after, _, word in pairs if before > after * (1 + NOTABLE))
+    grown = (word for before, after, word, _ in pairs if after > before * (1 + WORTH_NAMING))
+    shrunk = (word for before, after, _, word in pairs if before > after * (1 + WORTH_NAMING))
     return ", ".join((*grown, *shrunk))
 
 

@@ -28,13 +28,12 @@ from dask_efficiency.show.figures import (
     upper_first,
 )
 from dask_efficiency.show.finding import MAX_SHOWN
+from dask_efficiency.torch_traces.path.findings import WORTH_NAMING
 from dask_efficiency.torch_traces.summaries.launches import BINS
 from dask_efficiency.torch_traces.summaries.merged import RankSummaries
 from dask_efficiency.torch_traces.summaries.summary import TorchSummary
 from dask_efficiency.torch_traces.summaries.tables import PARTS, TABLES
 
-#: Share of idle time from which the headline says that it was before the first work, or after the last. A guess.
-WORTH_A_WORD = 0.1
 #: By part of a rank's time: its name, the kind of a path with its colour, and its meaning on a GPU and on threads.
 MEANINGS: Mapping[str, tuple[str, Kind, str, str]] = {
     "compute": ("compute", Kind.GPU_COMPUTE, "kernels run, and nothing is exchanged", "operators run on threads"),
@@ -173,7 +172,7 @@ def headline(summary: TorchSummary) -> str:
     largest = words_of.get(name, MEANINGS[name][0].replace(",", " that is"))
     line = f"{format_seconds(summary.seconds)}; {format_share(parts[name] / whole)} of the time is {largest}"
     edge = sum(rank.idle["edge"] for rank in summary.ranks) / 1e9
-    if name != "idle" or edge < WORTH_A_WORD * parts[name]:
+    if name != "idle" or edge < WORTH_NAMING * parts[name]:
         return line
     return f"{line}, {format_share(edge / parts[name])} of it before or after all work"
 

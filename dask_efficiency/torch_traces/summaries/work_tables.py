@@ -10,7 +10,7 @@ import numpy as np
 
 from dask_efficiency.accounts.tables import MISSING, Float64
 from dask_efficiency.show.columns import Columns, TypedColumn, counts, names, seconds, shares, sizes, words
-from dask_efficiency.show.figures import Scale, format_bytes, name_of, time_scale
+from dask_efficiency.show.figures import NAMES_IN_A_LINE, Scale, format_bytes, name_of, time_scale
 from dask_efficiency.torch_traces.path.collectives import CollectiveKind
 from dask_efficiency.torch_traces.summaries.groups import Groups
 from dask_efficiency.torch_traces.summaries.kernel_kinds import KERNEL_LABELS, KernelKind
@@ -18,9 +18,9 @@ from dask_efficiency.torch_traces.summaries.kernel_labels import kernel_label
 from dask_efficiency.torch_traces.summaries.merged import RankSummaries
 from dask_efficiency.torch_traces.summaries.work import kernel_kind_times, kernel_times
 
-#: Between the kernels of a sequence; the table has those of most time, with their first kernels, of which a screen has
-#: room for some. Guesses: a compiled program is one operator with thousands of kernels.
-SEPARATOR, MAX_SEQUENCES, MAX_KERNELS, MAX_LABELS = " -> ", 100, 32, 4
+#: Between the kernels of a sequence; the table has those of most time, with their first kernels. Guesses: a compiled
+#: program is one operator with thousands of kernels.
+SEPARATOR, MAX_SEQUENCES, MAX_KERNELS = " -> ", 100, 32
 #: Unit of single kernels on a screen.
 MICROSECONDS = Scale("us", "microseconds", 1e-6, 1)
 
@@ -107,7 +107,7 @@ def _text(kernels: Sequence[str]) -> str:
 
 
 def _sequence_label(sequence: str) -> str:
-    first = (str(kernel_label(name)).partition("<")[0] for name in sequence.split(SEPARATOR)[:MAX_LABELS])
+    first = (str(kernel_label(name)).partition("<")[0] for name in sequence.split(SEPARATOR)[:NAMES_IN_A_LINE])
     return name_of(SEPARATOR.join(first))
 
 

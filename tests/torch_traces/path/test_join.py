@@ -244,7 +244,7 @@ def test_few_profiles_are_read_and_small_rows_are_joined(monkeypatch: pytest.Mon
     trace = lasting(ON_A_CPU)
     many = replace(trace, profiles=trace.profiles * 9)
     assert {one.runs for one in operators(many)} == {module.MAX_OF_PREFIX}
-    monkeypatch.setattr(module, "MAX_ROWS", 1)
+    monkeypatch.setattr(module, "ROWS_ON_A_SCREEN", 1)
     assert in_us(trace) == [("", "compute-cpu", 9_100), ("2 more", "", 900)]
 
 
