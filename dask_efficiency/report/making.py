@@ -14,15 +14,15 @@ import threading
 from collections import Counter
 from collections.abc import Callable
 from functools import wraps
-from importlib import import_module
 from types import CodeType, FrameType
 from typing import Any
 
+from dask.base import DaskMethodsMixin
 from dask.utils import key_split
 
 from dask_efficiency.accounts.lines import Frame, is_the_users, place_of
 from dask_efficiency.plugin.guard import Guard
-from dask_efficiency.plugin.patches import MADE, MADE_ARRAY, Patch, Replacements
+from dask_efficiency.plugin.patches import COLLECTION_CLASS, MADE, MADE_ARRAY, Patch, Replacements
 from dask_efficiency.report.source_files import cell_of
 from dask_efficiency.report.values import Made
 
@@ -30,10 +30,8 @@ from dask_efficiency.report.values import Made
 MAX_LINES, MAX_PREFIXES = 1_000, 8
 #: Parts that are told apart: an array that nobody computes may have any number of chunks.
 MAX_PARTS = 1 << 53
-#: Dask's functions that make a known collection once more, with other tasks.
-_AGAIN = frozenset({"compute", "persist", "optimize"})
-#: Library that imports Dask's arrays only as it makes the first one.
-_LAZY = "xarray"
+#: Dask's functions that make a known collection once more, with other tasks, and the one in which it is imported.
+_NONE_OF_THE_USERS = frozenset({"compute", "persist", "optimize", "_find_and_load"})
 #: Start of the names of threads that run tasks, where workers share the client's process.
 _OF_TASKS = "Dask-"
 #: Part of the names of nested functions: a decorator's wrapper is not what a user calls.
@@ -134,6 +132,10 @@ def _together(one: Made, other: Made) -> Made:
     )
 
 
+class _ClassMethod(classmethod):  # type: ignore[type-arg]  # of any class
+    """Class method that can be referred to weakly."""
+
+
 class _Making:
     """Looks at what is made while any report of this process is open; a failure ends that."""
 
@@ -142,6 +144,8 @@ class _Making:
         self._replacements = Replacements()
         self._lock = threading.Lock()
         self._open: tuple[MadeLines, ...] = ()
+        #: What looks now: of earlier ones, some stay in place below those of others, which call them.
+        self._current = object()
 
     def add(self, lines: MadeLines) -> None:
         """Begin to note for one more report."""
@@ -151,12 +155,27 @@ class _Making:
                 self._guard(self._begin)
 
     def _begin(self) -> None:
-        if _LAZY in sys.modules:
-            import_module("dask.array")
-        for module, kind, patch, parts, name in _KINDS:
-            if module in sys.modules:  # a script that never imports arrays makes none
-                owner = getattr(sys.modules[module], kind, None)
-                self._replacements.put(patch, owner, self._noting(parts, name))
+        self._current = object()
+        self._replacements.put(COLLECTION_CLASS, DaskMethodsMixin, self._of_classes)
+        for module, kind, *_ in _KINDS:
+            if module in sys.modules:
+                self._look_at(module, kind, getattr(sys.modules[module], kind, None))
+
+    def _look_at(self, module: str, name: str, found: Any) -> None:
+        for kind, class_name, patch, parts, attribute in _KINDS:
+            if (module, name) == (kind, class_name):
+                self._replacements.put(patch, found, self._noting(parts, attribute))
+
+    def _of_classes(self, _: Any) -> Any:
+        current = self._current
+
+        def of_class(cls: Any, **kwargs: Any) -> None:
+            super(DaskMethodsMixin, cls).__init_subclass__(**kwargs)  # type: ignore[misc]  # a class below it
+            with self._lock:
+                if self._open and self._current is current:
+                    self._guard(self._look_at, cls.__module__, cls.__name__, cls)
+
+        return _ClassMethod(of_class)
 
     def remove(self, lines: MadeLines) -> None:
         """End with a report; the last one leaves collections as they were."""
@@ -166,6 +185,8 @@ class _Making:
                 self._replacements.put_back()
 
     def _noting(self, parts: Callable[[Any], int], name: str) -> Callable[[Any], Any]:
+        current = self._current
+
         def wrap(original: Any) -> Any:
             function = getattr(original, "__func__", original)  # a class's own __new__ is a static method
 
@@ -173,7 +194,7 @@ class _Making:
             def making(self_or_class: Any, *args: Any, **kwargs: Any) -> Any:
                 __tracebackhide__ = True
                 result = function(self_or_class, *args, **kwargs)
-                if self._guard.off is None:
+                if self._guard.off is None and self._current is current:
                     self._note(self_or_class if result is None else result, parts, name)
                 return result
 
@@ -193,7 +214,7 @@ class _Making:
             frame: FrameType | None = making
             while frame is not None and not is_the_users(frame.f_code.co_filename):
                 name_of_call = frame.f_code.co_name
-                if name_of_call in _AGAIN:
+                if name_of_call in _NONE_OF_THE_USERS:
                     return
                 if not name_of_call.startswith(("_", "<")) and _WITHIN not in frame.f_code.co_qualname:
                     called = name_of_call

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -112,6 +114,45 @@ def test_constructors_are_as_before_once_the_last_report_ends() -> None:
     assert (vars(da.Array)["__new__"], vars(Delayed)["__init__"]) == before
     assert not first.by_line()
     assert second.by_line()[at(values, 2)].collections == 40
+
+
+def test_arrays_bags_and_dataframes_that_are_imported_while_a_report_is_open_are_noted(tmp_path: Path) -> None:
+    script = tmp_path / "etl.py"
+    script.write_text("""
+import sys
+from dask.base import DaskMethodsMixin
+from dask_efficiency.report.making import MAKING, MadeLines
+MAKING.add(lines := MadeLines())
+assert not {"dask.array", "dask.bag", "dask.dataframe"} & {*sys.modules}
+import dask.array as da
+da.arange(10, chunks=5)
+import dask.bag as db
+db.from_sequence([1, 2], npartitions=2)
+import dask.dataframe as dd
+dd.from_dict({"a": [1]}, npartitions=1)
+MAKING.remove(lines)
+for line, made in lines.by_line().items():
+    print(line, made.called, made.parts)
+assert "__init_subclass__" not in vars(DaskMethodsMixin)
+""")
+    ran = subprocess.run([sys.executable, script], capture_output=True, text=True, check=False)
+    assert ran.stdout.splitlines() == ["etl.py:8 arange 2", "etl.py:10 from_sequence 2", "etl.py:12 from_dict 0"]
+    assert not ran.returncode, ran.stderr
+
+
+def test_a_collection_counts_once_if_somebody_s_patch_over_ours_stays_from_report_to_report(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    pristine = vars(Delayed)["__init__"]
+    with noted():
+        ours = vars(Delayed)["__init__"]
+        monkeypatch.setattr(Delayed, "__init__", lambda *args, **kwargs: ours(*args, **kwargs))
+    try:
+        with noted() as lines:
+            values()
+    finally:
+        monkeypatch.setattr(Delayed, "__init__", pristine)
+    assert sum(one.collections for one in lines.by_line().values()) == 40
 
 
 def test_lines_and_prefixes_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
