@@ -359,7 +359,7 @@ class efficiency_report:  # noqa: N801  # named as distributed names its context
             ]
         )
         self._trace = trace = found.pop("trace", None)
-        notes = (*self._notes, *stays_off(), *missing)
+        notes = (*self._notes, *self._phases.made.notes(), *stays_off(), *missing)
         report = report_of(payload, name=self._name, started=self._started, notes=notes)
         settings, code = found.pop("settings", {}), report.code or found.pop("code", ())
         found |= {"ended_by": self._ended_by, "labels": self._labels}

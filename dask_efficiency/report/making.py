@@ -97,9 +97,15 @@ class MadeLines:
         if name and line.collections <= MAX_PREFIXES:
             line.prefixes[key_split(name)] = None
 
+    def notes(self) -> tuple[str, ...]:
+        """Notes of a report on lines that it lacks."""
+        return () if MAKING.off is None else (f"there is no list of lines that made collections: {MAKING.off}",)
+
     def by_line(self) -> dict[str, Made]:
         """Collections by place (``etl.py:42``), in the order of their first ones; lines of one place are one."""
         found: dict[str, Made] = {}
+        if MAKING.off is not None:  # others are missing
+            return found
         for (file, number), line in list(self._lines.items()):
             source = linecache.getline(file, number)
             names = (name for name, _ in line.called.most_common() if name)
@@ -146,6 +152,11 @@ class _Making:
         self._open: tuple[MadeLines, ...] = ()
         #: What looks now: of earlier ones, some stay in place below those of others, which call them.
         self._current = object()
+
+    @property
+    def off(self) -> str | None:
+        """Reason why nothing is noted any more; None until a failure."""
+        return self._guard.off
 
     def add(self, lines: MadeLines) -> None:
         """Begin to note for one more report."""
@@ -194,7 +205,7 @@ class _Making:
             def making(self_or_class: Any, *args: Any, **kwargs: Any) -> Any:
                 __tracebackhide__ = True
                 result = function(self_or_class, *args, **kwargs)
-                if self._guard.off is None and self._current is current:
+                if self.off is None and self._current is current:
                     self._note(self_or_class if result is None else result, parts, name)
                 return result
 

@@ -175,6 +175,10 @@ def test_a_failure_of_ours_ends_the_notes_and_nothing_else(
         assert da.ones(10, chunks=5).sum().compute(scheduler="synchronous") == 10
     assert lines.by_line() == {}
     assert "no longer notes where they are made" in caplog.text
+    (note,) = lines.notes()
+    assert note.startswith("there is no list of lines that made collections: the look at collections failed: ZeroDiv")
+    monkeypatch.setattr(MAKING._guard, "off", None)
+    assert lines.notes() == ()
 
 
 # -- what a report says of them --------------------------------------------------------------------
