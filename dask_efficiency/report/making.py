@@ -39,15 +39,17 @@ _WITHIN = "<locals>"
 #: Functions that make one dataframe of many files or parts.
 _OF_MANY = re.compile(r"\b(?:from_delayed|from_map|read_(?:csv|table|fwf|json|parquet|orc|hdf))\b(?=\()")
 _FRAMES = "dask.dataframe.dask_expr._collection"
+#: Attribute that has the name of a dataframe.
+_OF_FRAMES = "_name"
 
 
-#: Module and class of a collection, the function of it that is looked at, its number of parts, and its name if it is
-#: cheap to tell. A dataframe knows its partitions only once it is optimized; a delayed function is called later.
+#: Module and class of a collection, the function of it that is looked at, its number of parts, and its name, which it
+#: has by then. A dataframe knows its partitions only once it is optimized; a delayed function is called later.
 _KINDS: tuple[tuple[str, str, Patch, Callable[[Any], int], str], ...] = (
     ("dask.array.core", "Array", MADE_ARRAY, lambda array: math.prod(map(len, array.chunks)), "name"),
     ("dask.bag.core", "Bag", MADE, lambda bag: int(bag.npartitions), "name"),
     ("dask.delayed", "Delayed", MADE, lambda value: 0 if "Leaf" in type(value).__name__ else 1, "key"),
-    (_FRAMES, "FrameBase", MADE, lambda _: 0, ""),
+    (_FRAMES, "FrameBase", MADE, lambda _: 0, _OF_FRAMES),
 )
 
 
@@ -80,8 +82,8 @@ class MadeLines:
         """Note no more; safe to call twice."""
         MAKING.remove(self)
 
-    def note(self, frame: FrameType, called: str, parts: int, name: str, site: tuple[CodeType, int]) -> None:
-        """Note a collection that was made below a line of the user's, at a site in Dask."""
+    def note(self, frame: FrameType, called: str, parts: int, name: str, site: tuple[CodeType, int] | None) -> None:
+        """Note a collection that was made below a line of the user's; a dataframe, at a site in Dask."""
         place = frame.f_code.co_filename, frame.f_lineno
         line = self._lines.get(place)
         if line is None:
@@ -89,12 +91,12 @@ class MadeLines:
                 return
             line = self._lines[place] = _Line()
         line.called[called] += parts
-        if not name:
+        if site is not None:
             line.frames[site] += 1
         line.collections += 1
         line.parts = min(line.parts + parts, MAX_PARTS)
         line.largest = min(max(line.largest, parts), MAX_PARTS)
-        if name and line.collections <= MAX_PREFIXES:
+        if line.collections <= MAX_PREFIXES:
             line.prefixes[key_split(name)] = None
 
     def notes(self) -> tuple[str, ...]:
@@ -232,11 +234,12 @@ class _Making:
                 frame = frame.f_back
             if frame is not None:
                 try:
-                    counted, named = parts(collection), str(getattr(collection, name)) if name else ""
+                    counted, named = parts(collection), str(getattr(collection, name))
                 except (AttributeError, TypeError):  # a plugin of Dask's made something else of it
                     return
+                site = (caller.f_code, caller.f_lasti) if name == _OF_FRAMES else None
                 for each in opened:
-                    each.note(frame, called, counted, named, (caller.f_code, caller.f_lasti))
+                    each.note(frame, called, counted, named, site)
         except Exception as error:
             self._guard.fail(error)
 

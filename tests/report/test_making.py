@@ -229,6 +229,7 @@ def test_dataframes_count_by_the_function_that_reads_many_files_whatever_follows
         tables_of_files()
     made = lines.by_line()[at(tables_of_files, 2)]
     assert (made.called, made.frames) == ("read_csv", 4)
+    assert "read-csv" in made.prefixes
 
 
 def test_collections_that_are_no_such_thing_or_endless_cost_nothing_but_themselves() -> None:
@@ -261,6 +262,40 @@ def test_a_finding_of_small_tasks_and_tasks_of_a_prefix_have_the_line_that_built
     assert asked_by(run({"etl.py:42": built}), "add") == ", computed by `y.compute()` in etl.py:42"
     twice = run({"etl.py:4": built, "etl.py:5": built})
     assert asked_by(twice, "add") == ", computed by `y.compute()` in etl.py:42"
+
+
+def test_no_finding_names_the_line_of_another_dataframe_or_of_an_array_that_was_sent_elsewhere() -> None:
+    """As in a program that has the length of many files, or an array, before it sorts one dataframe."""
+    index = Made("set_index", 2, 0, 0, 0, ("setindex",))
+    frame, files = Made("from_pandas", 1, 0, 0, 0, ("frompandas",)), Made("read_csv", 240, 60, 1, 60, ("read-csv",))
+    made = {"etl.py:13": files, "etl.py:18": frame, "etl.py:19": index}
+    first, then = "`len(a)` in etl.py:14", "`b.sum().compute()` in etl.py:20"
+    sent = {"read-csv": first, "chunk": f"{first} and etl.py:20", "frompandas": then, "repartitionquantiles": then}
+    tasks = {"frompandas": skew(count=300), "repartitionquantiles": skew(count=900), "read-csv": skew(count=60)}
+    report = report_of(made=made, computed_by=sent, skew=tasks)
+    small = Finding("small-tasks", "Too many small tasks", f"computed by {then}")
+    assert with_builder(report, small, "build") is small
+    ns = 1_000_000_000
+    much = ClientRow("build", (Frame("wrapper", "/home/me/etl.py", 13),), ns, ns, 0)
+    assert with_builder(replace(report, client=(much,)), small, "build") is small
+    before = replace(small, where=f"computed by {first}")
+    assert with_builder(report, before, "build").where == f"{before.where}, built by `read_csv` in etl.py:13"
+    more = {**made, "etl.py:15": replace(files, collections=4, frames=1)}
+    assert with_builder(replace(report, made=more), before, "build") is before
+
+
+def test_no_finding_names_the_line_of_an_array_if_another_one_or_only_dataframes_were_sent() -> None:
+    array, frame = Made("random", 1, 400, 400, 0, ("random_sample",)), Made("from_pandas", 1, 0, 0, 0, ("frompandas",))
+    first, then = "`a.persist()` in etl.py:14", "`b.sum().compute()` in etl.py:20"
+    small = Finding("small-tasks", "Too many small tasks", f"computed by {then}")
+    one = report_of(made={"etl.py:13": array}, skew={"add": skew(count=900)})
+    of_frames = {"etl.py:13": array, "etl.py:18": frame}
+    assert with_builder(replace(one, made=of_frames, computed_by={"frompandas": then}), small, "build") is small
+    assert with_builder(replace(one, computed_by={"random_sample": first, "add": then}), small, "build") is small
+    fused = replace(one, computed_by={"add": then})
+    assert with_builder(fused, small, "build").where.endswith("built by `random` in etl.py:13")
+    both = {"etl.py:2": Made("random", 2, 40, 20, 0, ("getitem",)), "etl.py:3": replace(frame, prefixes=("getitem",))}
+    assert asked_by(report_of(made=both, computed_by={"getitem": then}), "getitem") == f", computed by {then}"
 
 
 def test_what_a_line_calls_is_named_and_not_the_wrapper_that_takes_the_time() -> None:
