@@ -53,6 +53,11 @@ def _takes_only(*names: str) -> Callable[[Any], bool]:
     return lambda original: parameters_of(original)[0] == names
 
 
+def _absent(original: Any) -> bool:
+    """Check that a class has no such hook of its own."""
+    return original is _ABSENT
+
+
 _DISTRIBUTED = "distributed 2026.8.0"
 _TORNADO = "tornado 6.6.1"
 
@@ -318,6 +323,12 @@ MADE_ARRAY = _of_collections(
     places=lambda kind: [(kind, "__new__")],
     fits=_takes("cls", "chunks"),
 )
+COLLECTION_CLASS = _of_collections(
+    what="DaskMethodsMixin.__init_subclass__, which is absent",
+    why="a program may import Dask's arrays, bags or dataframes while a report is open, and no hook says when",
+    places=lambda kind: [(kind, "__init_subclass__")],
+    fits=_absent,
+)
 
 
 def _of_a_run(name: str) -> Patch:
@@ -399,7 +410,7 @@ class Replacements:
 
     def _put(self, patch: Patch, owner: Any, name: Any, wrap: Callable[[Any], Any]) -> bool:
         original = _now(owner, name)
-        if original is _ABSENT:
+        if original is _ABSENT and patch.fits is not _absent:
             return False
         if not patch.fits(original):
             _stays_off[patch.what] = patch.without
@@ -452,6 +463,9 @@ def _own(owner: Any, name: Any) -> Any:
 
 
 def _set(owner: Any, name: Any, value: Any) -> None:
+    if isinstance(owner, type) and value is _ABSENT:
+        delattr(owner, name)
+        return
     if isinstance(owner, type) or name == "__class__" or _is_slot(owner, name):
         setattr(owner, name, value)
         return

@@ -13,7 +13,7 @@ from typing import Any
 
 #: Characters of code that a report keeps and its page shows. A guess: some 200 lines.
 MAX_CODE = 8_000
-#: Characters of a file up to which it is parsed to find a block.
+#: Characters of a file up to which it is parsed.
 MAX_FILE = 1_000_000
 #: CPython counts the depth of syntax trees for all threads together, and raises ``SystemError`` if two parse at once
 #: while the garbage collector calls Python code, as Dask's does.
@@ -53,15 +53,21 @@ def block_at(place: SourceLine | None) -> tuple[str, ...]:
     return bounded(["".join(line.removeprefix(margin) for line in lines[start - 1 : stop])])
 
 
-def _extent(lines: list[str], lineno: int) -> tuple[int, int] | None:
-    """First and last line of the innermost block that begins on a line, or of the stack that is entered there."""
-    text = "".join(lines)
+def parsed(text: str) -> ast.Module | None:
+    """Syntax tree of a program; None if it is too long, or no Python, such as a cell with magics."""
     if len(text) > MAX_FILE:
         return None
     try:
         with _PARSING:
-            tree = ast.parse(text)
-    except (SyntaxError, ValueError, RecursionError, MemoryError):  # a cell with magics, or no Python at all
+            return ast.parse(text)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return None
+
+
+def _extent(lines: list[str], lineno: int) -> tuple[int, int] | None:
+    """First and last line of the innermost block that begins on a line, or of the stack that is entered there."""
+    tree = parsed("".join(lines))
+    if tree is None:
         return None
     around = [
         (node.lineno, node.end_lineno or lineno)

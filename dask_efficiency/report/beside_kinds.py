@@ -37,6 +37,7 @@ interrupted: Tasks had not ended
     This report is of the time until then: what follows may be different.
 one-by-one: The client waited for each result
     sent-by-library: Look for an option by which {sent_by} computes less: it sent {graphs}, one after the other.
+    needs-last: Do more in each step, or run the loop in one task: each of {graphs} needs the one before.
     Send tasks together, as by client.map, and gather their results together: {graphs} came one by one.
 small-tasks: Too many small tasks
     made-singly: Call {made_singly} once, with all parts or paths of a kind: {singles} dataframes were made one by one.
@@ -72,6 +73,7 @@ client: No work on the cluster
     reads: Read in tasks, or while the cluster works.
     sends: Load large data in tasks, or from files: all that is sent passes through the client.
     imports-itself: Import modules before the work, or fewer of them.
+    graphs-need-last: Do more in each step, and persist() what stays the same: each of {graphs} needs the one before.
     many-graphs: Send tasks together, as by client.map or one dask.compute(): each of {graphs} took the client time.
     pickles: Keep large objects out of graphs: load them in tasks, or send them ahead by client.scatter.
     built-of-much: Pass large lists as arrays, or by delayed(traverse=False): the client goes through them by item.

@@ -8,6 +8,7 @@ import threading
 import time
 import uuid
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from itertools import islice
 from types import FrameType
 from typing import Any
@@ -19,6 +20,7 @@ from dask_efficiency.accounts.cluster.windows import MAX_ARRIVALS, Interval
 from dask_efficiency.accounts.intake import fitting
 from dask_efficiency.accounts.lines import MAX_GRAPHS, Frame, graph_name, is_the_users, place_of
 from dask_efficiency.plugin.patches import CLIENT_CLASS, Replacements
+from dask_efficiency.report.loops import needs_last
 from dask_efficiency.report.making import MadeLines
 from dask_efficiency.report.source_files import cell_of
 from dask_efficiency.report.values import PHASES, GraphsSent
@@ -158,15 +160,16 @@ class ClientObserver:
         if not reports:
             return original(*args, **kwargs)
         began = time.monotonic_ns()
-        line, source = users_line(sys._getframe(1))
+        frame: FrameType | None = sys._getframe(1)
+        line, source = users_line(frame)
         if not line:  # a library may send from the event loop while the main thread waits
-            line, source = users_line(waiting_frame())
+            line, source = users_line(frame := waiting_frame())
         graph = graph_name(kwargs.get("keys", args[1] if len(args) > 1 else ()))
         waited = not has_outstanding(self._client)
         for phases in reports:
             phases.rounds += waited
             phases.sending(began, graph, line, source)
-            phases.count(line, waited)
+            phases.count(line, waited, frame)
         annotations = {}
         if "span" not in dask.get_annotations():  # the user's own spans keep their names
             spans = [(phases.name, phases.span) for phases in reports]
@@ -202,10 +205,16 @@ def waiting_frame() -> FrameType | None:
     return None if frame is None else found
 
 
-def users_line(frame: FrameType | None) -> tuple[str, str]:
-    """Innermost line of the user's own code in a stack, and its source."""
+def users_frame(frame: FrameType | None) -> FrameType | None:
+    """Innermost frame of the user's own code in a stack."""
     while frame is not None and not is_the_users(frame.f_code.co_filename):
         frame = frame.f_back
+    return frame
+
+
+def users_line(frame: FrameType | None) -> tuple[str, str]:
+    """Innermost line of the user's own code in a stack, and its source."""
+    frame = users_frame(frame)
     if frame is None:
         return "", ""
     file, lineno = frame.f_code.co_filename, frame.f_lineno
@@ -230,6 +239,8 @@ class ClientPhases:
         #: Likewise by line.
         self.sent_by: dict[str, GraphsSent] = {}
         self.made = MadeLines()
+        #: File and number of each line.
+        self._code: dict[str, tuple[str, int]] = {}
         self._spans: dict[str, str] = {}
         self._asked_at: int | None = None
 
@@ -247,11 +258,22 @@ class ClientPhases:
             if len(lines) < MAX_LINES:
                 lines[line] = source
 
-    def count(self, line: str, waited: bool) -> None:
-        """Count a graph of a line; ``waited`` is true if nothing was outstanding before it."""
+    def count(self, line: str, waited: bool, frame: FrameType | None = None) -> None:
+        """Count a graph of a line, in a stack; ``waited`` is true if nothing was outstanding before it."""
         if line and (line in self.sent_by or len(self.sent_by) < MAX_LINES):
             sent = self.sent_by.get(line, GraphsSent(0, 0))
+            if not sent.graphs and (there := users_frame(frame)) is not None:
+                self._code[line] = there.f_code.co_filename, there.f_lineno
             self.sent_by[line] = GraphsSent(sent.graphs + 1, sent.rounds + waited)
+
+    def by_line(self) -> dict[str, GraphsSent]:
+        """Graphs by line; of the line that waited for most, it is known if each needs the one before."""
+        found = dict(self.sent_by)
+        line = max(found, key=lambda line: found[line].rounds, default="")
+        if line in self._code and found[line].rounds > 1:
+            file, lineno = self._code[line]
+            found[line] = replace(found[line], needs_last=needs_last("".join(linecache.getlines(file)), lineno))
+        return found
 
     def span_of(self, line: str) -> str:
         """Id of the span of a line; empty for an unknown line, and beyond :data:`MAX_LINES`."""

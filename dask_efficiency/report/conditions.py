@@ -138,6 +138,7 @@ class Conditions:
     singles: int = 0
     #: True if it waited for many graphs one after the other at that line, for most of the client's time.
     in_turn: bool = False
+    needs_last: bool = False  # by the program's text, each graph of that line needs the one before
     #: Objects in lists and the like that were pickled one by one for clients.
     objects_fetched: float = 0.0
     #: Turns of the scheduler's handler of `scatter`.

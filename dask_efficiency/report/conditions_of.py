@@ -45,7 +45,14 @@ from dask_efficiency.report.sizes import sizes_of
 from dask_efficiency.report.skew import larger_input, longest_slept, median_seconds, ran_alone, ran_in_turn
 from dask_efficiency.report.turnover import FEW_STAYED, came_and_went
 from dask_efficiency.report.values import ClientRow, LongHold
-from dask_efficiency.report.wall_clock import client_doing, client_phase, sending, time_of_client_counts, waited_in_turn
+from dask_efficiency.report.wall_clock import (
+    client_doing,
+    client_phase,
+    each_needs_last,
+    sending,
+    time_of_client_counts,
+    waited_in_turn,
+)
 from dask_efficiency.show.figures import format_count
 from dask_efficiency.show.finding import MOST
 
@@ -146,6 +153,7 @@ def conditions_of(report: EfficiencyReport) -> Conditions:
         made_singly=single.called if single.frames else "",
         singles=single.frames,
         in_turn=sender is not None and sender.share > MOST and waited_in_turn(report, sender.line),
+        needs_last=each_needs_last(report),
         objects_fetched=objects_fetched(report),
         data_in_graphs=any(kind_of(load) in ("large-graph", "heavy-tasks") for load in loads(report)),
         scatters=sum(part.calls for part in loop.handlers if part.name == "scatter") if loop is not None else 0,

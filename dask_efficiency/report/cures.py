@@ -10,7 +10,7 @@ from dask_efficiency.report.bounds import bounded_saving
 from dask_efficiency.report.conditions import NOTHING_KNOWN, Conditions
 from dask_efficiency.report.culprits import senders
 from dask_efficiency.report.kinds import holds_any
-from dask_efficiency.report.made import built, made_most, names
+from dask_efficiency.report.made import built, made_for, made_most, names
 from dask_efficiency.report.model import EfficiencyReport
 from dask_efficiency.report.recipe_text import Weighted
 from dask_efficiency.report.recipes import recipe_for
@@ -54,12 +54,15 @@ def with_builder(report: EfficiencyReport, found: Finding, *activities: str) -> 
     spent = {row: row.ns for row in report.client if row.activity in activities}
     much = sum(spent.values()) >= WORTH_SAYING * report.wall_clock_seconds * 1e9
     doing = client_doing(report, lambda row: spent.get(row, 0)) if much else None
+    made = made_for(report, found.where)
     if doing is not None and doing.share > MOST:
         line, called = place_of(doing.line), doing.line.function.rpartition(".")[2]
-        if line in report.made:  # which knows what the line calls, and not the wrapper of Dask's around it
-            called = report.made[line].called
+        if line in made:  # which knows what the line calls, and not the wrapper of Dask's around it
+            called = made[line].called
+        elif line in report.made:  # of others
+            return found
     else:
-        line, called = made_most(report) if found.kind == "small-tasks" else ("", "")
+        line, called = made_most(replace(report, made=made)) if found.kind == "small-tasks" else ("", "")
     if not line or names(found.where, line):
         return found
     return replace(found, where=", ".join(filter(None, (found.where, built(line, called)))))

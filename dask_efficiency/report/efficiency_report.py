@@ -349,7 +349,7 @@ class efficiency_report:  # noqa: N801  # named as distributed names its context
                 Decoration("graphs", "number of graphs", lambda: self._phases.sent),
                 Decoration("rounds", "number of rounds", lambda: self._phases.rounds),
                 Decoration("client", "profile of the client", lambda: self._client_rows(payload, stopped)),
-                Decoration("sent_by", "number of graphs by line", lambda: dict(self._phases.sent_by)),
+                Decoration("sent_by", "number of graphs by line", self._phases.by_line),
                 Decoration("made", "list of lines that made collections", self._phases.made.by_line),
                 Decoration("settings", "list of the client's settings", of_client),
                 Decoration("code", "source listing", lambda: block_at(self._place if self.holds_source else None)),
@@ -359,7 +359,7 @@ class efficiency_report:  # noqa: N801  # named as distributed names its context
             ]
         )
         self._trace = trace = found.pop("trace", None)
-        notes = (*self._notes, *stays_off(), *missing)
+        notes = (*self._notes, *self._phases.made.notes(), *stays_off(), *missing)
         report = report_of(payload, name=self._name, started=self._started, notes=notes)
         settings, code = found.pop("settings", {}), report.code or found.pop("code", ())
         found |= {"ended_by": self._ended_by, "labels": self._labels}

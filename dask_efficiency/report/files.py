@@ -60,6 +60,7 @@ _ADDED = frozenset(
             "rounds",
             "client",
             "sent_by",
+            "needs_last",
             "made",
             "doing",
             "lock_looks",

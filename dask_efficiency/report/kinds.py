@@ -94,6 +94,21 @@ def _may_wait(facts: Conditions) -> bool:
 
 #: Methods of libraries' collections that compute one of them, and nothing else.
 ASKS = ("load", "compute", "persist", "values", "to_numpy", "item", "__array__")
+
+
+def _in_rounds(facts: Conditions) -> bool:
+    """True if the client waited for each of many graphs that its user, and no library, asks for."""
+    return facts.in_turn and facts.in_rounds and facts.sent_by.rpartition(".")[2] in ("", *ASKS)
+
+
+def _many_small(facts: Conditions) -> bool:
+    return facts.graphs >= MANY_GRAPHS and facts.tasks_per_graph < FEW_IN_GRAPH
+
+
+def _many_graphs(facts: Conditions) -> bool:
+    return facts.graphs >= MANY_GRAPHS and facts.client_phase in ("optimize", "upload", "calls")
+
+
 #: Conditions of cures by name.
 _CONDITIONS: Mapping[str, Callable[[Conditions], bool]] = {
     "for-gpus": lambda facts: facts.gpu_waiting > MOST,
@@ -130,12 +145,16 @@ _CONDITIONS: Mapping[str, Callable[[Conditions], bool]] = {
     "fills-workers": lambda facts: facts.fills_workers,
     "waited-for": lambda facts: bool(facts.waited_for),
     "in-turn": lambda facts: facts.ran_in_turn,
-    "in-rounds": lambda facts: facts.in_turn and facts.in_rounds and facts.sent_by.rpartition(".")[2] in ("", *ASKS),
+    "in-rounds": _in_rounds,
+    "rounds-need-last": lambda facts: facts.needs_last and _in_rounds(facts),
+    "needs-last": lambda facts: facts.needs_last,
     "longest-slept": lambda facts: facts.longest_slept,
     "made-singly": lambda facts: bool(facts.made_singly),
     "sends": lambda facts: facts.client_activity == "send",
-    "many-graphs": lambda facts: facts.graphs >= MANY_GRAPHS and facts.client_phase in ("optimize", "upload", "calls"),
-    "many-small": lambda facts: facts.graphs >= MANY_GRAPHS and facts.tasks_per_graph < FEW_IN_GRAPH,
+    "many-graphs": _many_graphs,
+    "many-small": _many_small,
+    "graphs-need-last": lambda facts: facts.needs_last and _many_graphs(facts),
+    "small-need-last": lambda facts: facts.needs_last and _many_small(facts),
     "data-in-graphs": lambda facts: facts.data_in_graphs,
     "optimizes": lambda facts: facts.client_phase == "optimize",
     "uploads": lambda facts: facts.client_phase == "upload",
@@ -363,6 +382,7 @@ idle/restricted: Threads idle that may not run the waiting tasks
 idle/graph: Threads idle while the scheduler takes in a graph
     events: Send fewer, as by logging at a coarser level, or to files: they took {loop_share} of the scheduler's event loop.
     loop-held: Do without it, or speed it up: it took {loop_share} of the scheduler's event loop, busy {loop_busy} of the time.
+    small-need-last: Do more in each step, and persist() what stays the same: each of {graphs} needs the one before.
     many-small: Compute all of it together, by one dask.compute(): {graphs} came, each with its whole collection.
     data-in-graphs: Load data in tasks, or persist() what is used again: each graph's data go through the scheduler.
     long-tasks: Build smaller graphs, and keep large objects out of them: the scheduler takes each in as a whole.
@@ -376,6 +396,7 @@ idle/parallelism: Threads idle, too few tasks at a time
     chained: More workers do not help: one chain of tasks is {chain} of the makespan.
     fills-workers: Use fewer threads per worker, or run other work with {waited_for}: each of its tasks fills a worker.
     in-turn: Break up the chain, such as by adding up in pairs: tasks of {waited_for} ran one after the other.
+    rounds-need-last: Split the longest tasks, or persist() what stays the same: each of {graphs} needs the one before.
     in-rounds: Ask for several at once, if none needs another, or split the longest tasks: {graphs} came one by one.
     waited-for: Split the tasks of {waited_for}, which all waited for, or run other work with them.
     one-task: One task ran at a time on {threads} threads: a chain, or a client that waits for each result.

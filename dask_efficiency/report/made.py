@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 
 from dask_efficiency.report.model import EfficiencyReport
 from dask_efficiency.report.values import Made
@@ -15,6 +16,40 @@ AS_MANY, AS_FINE = 0.25, 0.5
 #: Dataframes of one line from which they are parts of one. A guess.
 MANY = 50
 NOT_MADE = Made("", 0, 0, 0, 0, ())
+_PLACE = re.compile(r"(?<!\S)\S+:\d+(?!\S)")
+
+
+def made_for(report: EfficiencyReport, text: str) -> dict[str, Made]:
+    """Collections by line, without those that other lines sent than the text names, as far as that is known.
+
+    Dataframes stay if that is sure: tasks were sent of a prefix that no other line made. Those of arrays and bags may
+    be gone once they are fused: lines stay of which none was sent elsewhere, unless all that was sent is dataframes.
+    """
+    sent = {prefix for prefix, by in report.computed_by.items() if any(names(text, at) for at in _PLACE.findall(by))}
+    if not sent:
+        return dict(report.made)
+    elsewhere = report.computed_by.keys() - sent
+    sure = {line for line in report.made if _has(sent, _own_prefixes(report, line))}
+    maybe = {line for line, one in report.made.items() if not (_of_frames(one) or _has(elsewhere, one.prefixes))}
+    known = sure if sure and all(_of_frames(report.made[line]) for line in sure) else sure | maybe
+    return {line: one for line, one in report.made.items() if line in known or not one.prefixes}
+
+
+def _own_prefixes(report: EfficiencyReport, line: str) -> set[str]:
+    """Prefixes of collections of a line that no dataframe of other lines has, and of dataframes, no collection."""
+    others = [one for other, one in report.made.items() if other != line]
+    rivals = others if _of_frames(report.made[line]) else filter(_of_frames, others)
+    return {*report.made[line].prefixes}.difference(*(one.prefixes for one in rivals))
+
+
+def _of_frames(one: Made) -> bool:
+    return one.frames > 0 or not one.parts
+
+
+def _has(tasks: Iterable[str], prefixes: Iterable[str]) -> bool:
+    """Check if tasks have one of these prefixes, also where several were fused."""
+    names_of_tasks = "".join(f"-{prefix}- " for prefix in tasks)
+    return any(f"-{prefix}-" in names_of_tasks for prefix in prefixes)
 
 
 def made_most(report: EfficiencyReport) -> tuple[str, str]:
@@ -48,10 +83,16 @@ def asked_by(report: EfficiencyReport, prefix: str) -> str:
 
 
 def built_by(report: EfficiencyReport, prefix: str) -> str:
-    """Words for the line that made most collections of a prefix, if that is another than the one that sent them."""
-    parts = {line: one.parts for line, one in report.made.items() if prefix and prefix in one.prefixes}
+    """Words for the line that made most collections of a prefix, if that is another than the one that sent them.
+
+    Empty if lines made dataframes of that prefix, too: how many tasks these have is not known.
+    """
+    made = {line: one for line, one in report.made.items() if prefix and prefix in one.prefixes}
+    parts = {line: one.parts for line, one in made.items()}
     line = max(parts, key=parts.__getitem__, default="")
-    if not line or parts[line] <= MOST * sum(parts.values()) or names(report.computed_by.get(prefix, ""), line):
+    if not line or parts[line] <= MOST * sum(parts.values()) or any(map(_of_frames, made.values())):
+        return ""
+    if names(report.computed_by.get(prefix, ""), line):
         return ""
     return ", " + built(line, report.made[line].called)
 

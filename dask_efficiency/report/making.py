@@ -14,15 +14,15 @@ import threading
 from collections import Counter
 from collections.abc import Callable
 from functools import wraps
-from importlib import import_module
 from types import CodeType, FrameType
 from typing import Any
 
+from dask.base import DaskMethodsMixin
 from dask.utils import key_split
 
 from dask_efficiency.accounts.lines import Frame, is_the_users, place_of
 from dask_efficiency.plugin.guard import Guard
-from dask_efficiency.plugin.patches import MADE, MADE_ARRAY, Patch, Replacements
+from dask_efficiency.plugin.patches import COLLECTION_CLASS, MADE, MADE_ARRAY, Patch, Replacements
 from dask_efficiency.report.source_files import cell_of
 from dask_efficiency.report.values import Made
 
@@ -30,10 +30,8 @@ from dask_efficiency.report.values import Made
 MAX_LINES, MAX_PREFIXES = 1_000, 8
 #: Parts that are told apart: an array that nobody computes may have any number of chunks.
 MAX_PARTS = 1 << 53
-#: Dask's functions that make a known collection once more, with other tasks.
-_AGAIN = frozenset({"compute", "persist", "optimize"})
-#: Library that imports Dask's arrays only as it makes the first one.
-_LAZY = "xarray"
+#: Dask's functions that make a known collection once more, with other tasks, and the one in which it is imported.
+_NONE_OF_THE_USERS = frozenset({"compute", "persist", "optimize", "_find_and_load"})
 #: Start of the names of threads that run tasks, where workers share the client's process.
 _OF_TASKS = "Dask-"
 #: Part of the names of nested functions: a decorator's wrapper is not what a user calls.
@@ -41,15 +39,17 @@ _WITHIN = "<locals>"
 #: Functions that make one dataframe of many files or parts.
 _OF_MANY = re.compile(r"\b(?:from_delayed|from_map|read_(?:csv|table|fwf|json|parquet|orc|hdf))\b(?=\()")
 _FRAMES = "dask.dataframe.dask_expr._collection"
+#: Attribute that has the name of a dataframe.
+_OF_FRAMES = "_name"
 
 
-#: Module and class of a collection, the function of it that is looked at, its number of parts, and its name if it is
-#: cheap to tell. A dataframe knows its partitions only once it is optimized; a delayed function is called later.
+#: Module and class of a collection, the function of it that is looked at, its number of parts, and its name, which it
+#: has by then. A dataframe knows its partitions only once it is optimized; a delayed function is called later.
 _KINDS: tuple[tuple[str, str, Patch, Callable[[Any], int], str], ...] = (
     ("dask.array.core", "Array", MADE_ARRAY, lambda array: math.prod(map(len, array.chunks)), "name"),
     ("dask.bag.core", "Bag", MADE, lambda bag: int(bag.npartitions), "name"),
     ("dask.delayed", "Delayed", MADE, lambda value: 0 if "Leaf" in type(value).__name__ else 1, "key"),
-    (_FRAMES, "FrameBase", MADE, lambda _: 0, ""),
+    (_FRAMES, "FrameBase", MADE, lambda _: 0, _OF_FRAMES),
 )
 
 
@@ -82,8 +82,8 @@ class MadeLines:
         """Note no more; safe to call twice."""
         MAKING.remove(self)
 
-    def note(self, frame: FrameType, called: str, parts: int, name: str, site: tuple[CodeType, int]) -> None:
-        """Note a collection that was made below a line of the user's, at a site in Dask."""
+    def note(self, frame: FrameType, called: str, parts: int, name: str, site: tuple[CodeType, int] | None) -> None:
+        """Note a collection that was made below a line of the user's; a dataframe, at a site in Dask."""
         place = frame.f_code.co_filename, frame.f_lineno
         line = self._lines.get(place)
         if line is None:
@@ -91,17 +91,23 @@ class MadeLines:
                 return
             line = self._lines[place] = _Line()
         line.called[called] += parts
-        if not name:
+        if site is not None:
             line.frames[site] += 1
         line.collections += 1
         line.parts = min(line.parts + parts, MAX_PARTS)
         line.largest = min(max(line.largest, parts), MAX_PARTS)
-        if name and line.collections <= MAX_PREFIXES:
+        if line.collections <= MAX_PREFIXES:
             line.prefixes[key_split(name)] = None
+
+    def notes(self) -> tuple[str, ...]:
+        """Notes of a report on lines that it lacks."""
+        return () if MAKING.off is None else (f"there is no list of lines that made collections: {MAKING.off}",)
 
     def by_line(self) -> dict[str, Made]:
         """Collections by place (``etl.py:42``), in the order of their first ones; lines of one place are one."""
         found: dict[str, Made] = {}
+        if MAKING.off is not None:  # others are missing
+            return found
         for (file, number), line in list(self._lines.items()):
             source = linecache.getline(file, number)
             names = (name for name, _ in line.called.most_common() if name)
@@ -134,6 +140,10 @@ def _together(one: Made, other: Made) -> Made:
     )
 
 
+class _ClassMethod(classmethod):  # type: ignore[type-arg]  # of any class
+    """Class method that can be referred to weakly."""
+
+
 class _Making:
     """Looks at what is made while any report of this process is open; a failure ends that."""
 
@@ -142,6 +152,13 @@ class _Making:
         self._replacements = Replacements()
         self._lock = threading.Lock()
         self._open: tuple[MadeLines, ...] = ()
+        #: What looks now: of earlier ones, some stay in place below those of others, which call them.
+        self._current = object()
+
+    @property
+    def off(self) -> str | None:
+        """Reason why nothing is noted any more; None until a failure."""
+        return self._guard.off
 
     def add(self, lines: MadeLines) -> None:
         """Begin to note for one more report."""
@@ -151,12 +168,27 @@ class _Making:
                 self._guard(self._begin)
 
     def _begin(self) -> None:
-        if _LAZY in sys.modules:
-            import_module("dask.array")
-        for module, kind, patch, parts, name in _KINDS:
-            if module in sys.modules:  # a script that never imports arrays makes none
-                owner = getattr(sys.modules[module], kind, None)
-                self._replacements.put(patch, owner, self._noting(parts, name))
+        self._current = object()
+        self._replacements.put(COLLECTION_CLASS, DaskMethodsMixin, self._of_classes)
+        for module, kind, *_ in _KINDS:
+            if module in sys.modules:
+                self._look_at(module, kind, getattr(sys.modules[module], kind, None))
+
+    def _look_at(self, module: str, name: str, found: Any) -> None:
+        for kind, class_name, patch, parts, attribute in _KINDS:
+            if (module, name) == (kind, class_name):
+                self._replacements.put(patch, found, self._noting(parts, attribute))
+
+    def _of_classes(self, _: Any) -> Any:
+        current = self._current
+
+        def of_class(cls: Any, **kwargs: Any) -> None:
+            super(DaskMethodsMixin, cls).__init_subclass__(**kwargs)  # type: ignore[misc]  # a class below it
+            with self._lock:
+                if self._open and self._current is current:
+                    self._guard(self._look_at, cls.__module__, cls.__name__, cls)
+
+        return _ClassMethod(of_class)
 
     def remove(self, lines: MadeLines) -> None:
         """End with a report; the last one leaves collections as they were."""
@@ -166,6 +198,8 @@ class _Making:
                 self._replacements.put_back()
 
     def _noting(self, parts: Callable[[Any], int], name: str) -> Callable[[Any], Any]:
+        current = self._current
+
         def wrap(original: Any) -> Any:
             function = getattr(original, "__func__", original)  # a class's own __new__ is a static method
 
@@ -173,7 +207,7 @@ class _Making:
             def making(self_or_class: Any, *args: Any, **kwargs: Any) -> Any:
                 __tracebackhide__ = True
                 result = function(self_or_class, *args, **kwargs)
-                if self._guard.off is None:
+                if self.off is None and self._current is current:
                     self._note(self_or_class if result is None else result, parts, name)
                 return result
 
@@ -193,18 +227,19 @@ class _Making:
             frame: FrameType | None = making
             while frame is not None and not is_the_users(frame.f_code.co_filename):
                 name_of_call = frame.f_code.co_name
-                if name_of_call in _AGAIN:
+                if name_of_call in _NONE_OF_THE_USERS:
                     return
                 if not name_of_call.startswith(("_", "<")) and _WITHIN not in frame.f_code.co_qualname:
                     called = name_of_call
                 frame = frame.f_back
             if frame is not None:
                 try:
-                    counted, named = parts(collection), str(getattr(collection, name)) if name else ""
+                    counted, named = parts(collection), str(getattr(collection, name))
                 except (AttributeError, TypeError):  # a plugin of Dask's made something else of it
                     return
+                site = (caller.f_code, caller.f_lasti) if name == _OF_FRAMES else None
                 for each in opened:
-                    each.note(frame, called, counted, named, (caller.f_code, caller.f_lasti))
+                    each.note(frame, called, counted, named, site)
         except Exception as error:
             self._guard.fail(error)
 

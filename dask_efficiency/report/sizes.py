@@ -13,7 +13,7 @@ from dask_efficiency.accounts.buckets import GOOD, HELD, Bucket
 from dask_efficiency.accounts.rows import OTHER
 from dask_efficiency.accounts.skew import Skew
 from dask_efficiency.report.model import EfficiencyReport
-from dask_efficiency.report.wall_clock import MANY_GRAPHS
+from dask_efficiency.report.wall_clock import MANY_GRAPHS, each_needs_last
 from dask_efficiency.show.figures import format_bytes, format_count, format_number, format_seconds
 from dask_efficiency.show.finding import MOST
 
@@ -64,6 +64,8 @@ class Sizes:
     long: Alike = Alike()  # noqa: RUF009  # immutable
     #: Number of graphs that were sent with nothing outstanding, so that their tasks did not run together.
     rounds: int = 1
+    #: True if each of these needs the one before.
+    needs_last: bool = False
     #: How many times as large partitions should be, as far as memory and threads allow it, and without these limits.
     times: int = 0
     wanted: int = 0
@@ -90,7 +92,9 @@ class Sizes:
         these = self.small.words(self.rounds)
         larger = f"Use fewer threads: {these} are too few to be joined, and too small for so many threads"
         if self.rounds >= MANY_GRAPHS:
-            larger = f"Use larger partitions, or compute several results by one dask.compute(): {these} are few in each"
+            together = "or compute several results by one dask.compute()"
+            more = "and persist() what stays the same" if self.needs_last else together
+            larger = f"Use larger partitions, {more}: {these} are few in each"
         if self.times > 1:
             larger = f"Make partitions {self.times} times as large, from {these} to {format_number(fewer)} tasks"
             larger += f": {call}" if call else ""
@@ -139,6 +143,7 @@ def sizes_of(report: EfficiencyReport) -> Sizes:
         small=larger.small,
         long=Alike(long.count, long.median_seconds, _widest(long, known)),
         rounds=rounds,
+        needs_last=each_needs_last(report),
         times=larger.times,
         wanted=larger.wanted if can_change else 0,
         operations=0 if larger.times > 1 else larger.operations,

@@ -115,6 +115,8 @@ class GraphsSent:
     graphs: int
     #: Those before which none of the client's results was outstanding.
     rounds: int
+    #: True if by the program's text each is made of what the one before gave. Known of the line with most rounds.
+    needs_last: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -183,6 +183,11 @@ def waited_in_turn(report: EfficiencyReport, line: Frame) -> bool:
     return sent is not None and sent.rounds >= MANY_GRAPHS and sent.rounds > MOST * sent.graphs
 
 
+def each_needs_last(report: EfficiencyReport) -> bool:
+    """True if a line sent most graphs, of which each is made of what the one before gave."""
+    return any(sent.needs_last and sent.graphs > MOST * report.graphs for sent in report.sent_by.values())
+
+
 def sender(report: EfficiencyReport) -> str:
     """Line that waited for most graphs, or sent all tasks; empty if there were several."""
     lines = {*report.computed_by.values()}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields
 from enum import StrEnum
 from typing import Any
@@ -130,3 +130,13 @@ class Finding:
             "evidence": dict(self.evidence),
         }
         return {each.name: getattr(self, each.name) for each in fields(self)} | plain
+
+
+def numbered(findings: Iterable[Finding]) -> tuple[tuple[str, ...], ...]:
+    """Lines of findings that are shown with numbers from 1; those with the advice of one above refer to its number."""
+    above: dict[str, int] = {}
+    found = []
+    for number, one in enumerate(findings, 1):
+        first = above.setdefault(one.advice, number) if one.advice else number
+        found.append(one.lines if first == number else (one.lines[0], f"See {first}: the same helps here."))
+    return tuple(found)

@@ -20,6 +20,7 @@ import pytest
 import zict
 from dask.array.core import Array
 from dask.bag.core import Bag
+from dask.base import DaskMethodsMixin
 from dask.dataframe.dask_expr._collection import FrameBase
 from dask.delayed import Delayed
 from distributed import Client, Scheduler, SpecCluster, Worker
@@ -59,6 +60,7 @@ OWNED = {
     "bag": [patches.MADE],
     "delayed": [patches.MADE],
     "dataframe": [patches.MADE],
+    "collection": [patches.COLLECTION_CLASS],
     "cluster": [patches.CLUSTER_CLOSES],
     "cluster of specs": [patches.CLUSTER_CLOSES],
     "shards": [patches.SHUFFLE_MESSAGE],
@@ -93,6 +95,7 @@ def owners(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
         "bag": Bag,
         "delayed": Delayed,
         "dataframe": FrameBase,
+        "collection": DaskMethodsMixin,
         "cluster": Cluster,
         "cluster of specs": SpecCluster,
         "shards": ShardsBuffer,

@@ -174,6 +174,24 @@ def test_the_users_lines_that_send_graphs_are_kept_with_their_source(tmp_path, m
     assert report.lines["graph"] == {"": ""}
 
 
+def test_of_the_line_with_most_rounds_it_is_known_if_each_graph_needs_the_one_before(tmp_path, monkeypatch):
+    monkeypatch.setattr(client_watch, "is_the_users", lambda file: file.startswith(str(tmp_path)))
+    monkeypatch.setattr(client_watch, "has_outstanding", lambda client: False)
+    found = {}
+    for name, taken in (("iterates", "w"), ("independent", "i")):
+        client, script = FakeClient(), tmp_path / f"{name}.py"
+        _, report = observed(client)
+        script.write_text(f"client.submit('f')\nfor i in range(3):\n    w = client.compute(('mean', {taken})[0])\n")
+        exec(compile(script.read_text(), str(script), "exec"), {"client": client, "w": 0})
+        found |= report.by_line()
+    assert {line: (sent.graphs, sent.needs_last) for line, sent in found.items()} == {
+        "iterates.py:1": (1, False),
+        "iterates.py:3": (3, True),
+        "independent.py:1": (1, False),
+        "independent.py:3": (3, False),
+    }
+
+
 def test_a_bounded_number_of_lines_is_kept_per_graph_and_has_spans(monkeypatch):
     client = FakeClient()
     _, report = observed(client)

@@ -418,6 +418,9 @@ def test_tasks_that_were_sent_one_by_one_are_told_to_be_sent_together_and_the_li
     assert (sampled.kind, sampled.saves_seconds) == ("one-by-one", 2.0 + 4.0)
     assert sampled.where == "192 computations one after the other, `open_many` in etl.py:8"
     assert conditions_of(replace(waited, client=rows, sent_by=by_line)).in_turn
+    by_last = {"etl.py:8": GraphsSent(192, 190, needs_last=True), "etl.py:9": GraphsSent(1, 1)}
+    assert conditions_of(replace(waited, client=rows, sent_by=by_last)).needs_last
+    assert not conditions_of(replace(waited, client=rows, sent_by=by_line)).needs_last
     assert not conditions_of(replace(waited, client=rows)).in_turn
     assert sampled.advice.startswith("Look for an option by which open_many computes less: it sent 192 graphs")
     # sent at once, or many at a time, they wait for something else

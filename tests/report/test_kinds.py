@@ -166,6 +166,16 @@ CURES = [
         "Ask for several at once, if none needs another, or split the longest tasks: 30 graphs",
         {"in_turn": True, "rounds": 30, "graphs": 30, "waited_for": "join", "sent_by": "DataArray.load"},
     ),
+    (
+        "idle/parallelism",
+        "Split the longest tasks, or persist() what stays the same: each of 30 graphs needs the one before.",
+        {"in_turn": True, "rounds": 30, "graphs": 30, "needs_last": True},
+    ),
+    (
+        "idle/graph",
+        "Do more in each step, and persist() what stays the same: each of 30 graphs needs the one before.",
+        {"graphs": 30, "tasks_per_graph": 9.0, "needs_last": True},
+    ),
     ("idle/parallelism", "Split the tasks of join, which all waited for", {"waited_for": "join"}),
     ("idle/parallelism", "Shuffle fewer bytes", {"waited_for": "shuffle-barrier", "alone": 0.6}),
     ("idle/parallelism", "Reduce the result, write it to files", {"waited_for": "finalize-hlg", "alone": 0.6}),
@@ -186,6 +196,13 @@ def test_a_cure_is_given_where_its_condition_holds_and_nowhere_else(case: tuple[
     kind, words = case
     assert advice(kind, replace(PLAIN, **facts)).startswith(words)
     assert not advice(kind, PLAIN).startswith(words)
+
+
+def test_a_client_that_needs_each_result_for_the_next_graph_is_not_told_to_send_them_together() -> None:
+    facts = replace(PLAIN, graphs=30, client_phase="calls", needs_last=True)
+    words = "each of 30 graphs needs the one before."
+    assert BESIDE["client"].advised(facts) == f"Do more in each step, and persist() what stays the same: {words}"
+    assert BESIDE["one-by-one"].advised(facts) == f"Do more in each step, or run the loop in one task: {words}"
 
 
 @pytest.mark.parametrize(

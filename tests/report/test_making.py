@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -114,6 +116,45 @@ def test_constructors_are_as_before_once_the_last_report_ends() -> None:
     assert second.by_line()[at(values, 2)].collections == 40
 
 
+def test_arrays_bags_and_dataframes_that_are_imported_while_a_report_is_open_are_noted(tmp_path: Path) -> None:
+    script = tmp_path / "etl.py"
+    script.write_text("""
+import sys
+from dask.base import DaskMethodsMixin
+from dask_efficiency.report.making import MAKING, MadeLines
+MAKING.add(lines := MadeLines())
+assert not {"dask.array", "dask.bag", "dask.dataframe"} & {*sys.modules}
+import dask.array as da
+da.arange(10, chunks=5)
+import dask.bag as db
+db.from_sequence([1, 2], npartitions=2)
+import dask.dataframe as dd
+dd.from_dict({"a": [1]}, npartitions=1)
+MAKING.remove(lines)
+for line, made in lines.by_line().items():
+    print(line, made.called, made.parts)
+assert "__init_subclass__" not in vars(DaskMethodsMixin)
+""")
+    ran = subprocess.run([sys.executable, script], capture_output=True, text=True, check=False)
+    assert ran.stdout.splitlines() == ["etl.py:8 arange 2", "etl.py:10 from_sequence 2", "etl.py:12 from_dict 0"]
+    assert not ran.returncode, ran.stderr
+
+
+def test_a_collection_counts_once_if_somebody_s_patch_over_ours_stays_from_report_to_report(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    pristine = vars(Delayed)["__init__"]
+    with noted():
+        ours = vars(Delayed)["__init__"]
+        monkeypatch.setattr(Delayed, "__init__", lambda *args, **kwargs: ours(*args, **kwargs))
+    try:
+        with noted() as lines:
+            values()
+    finally:
+        monkeypatch.setattr(Delayed, "__init__", pristine)
+    assert sum(one.collections for one in lines.by_line().values()) == 40
+
+
 def test_lines_and_prefixes_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("dask_efficiency.report.making.MAX_LINES", 1)
     with noted() as lines:
@@ -134,6 +175,10 @@ def test_a_failure_of_ours_ends_the_notes_and_nothing_else(
         assert da.ones(10, chunks=5).sum().compute(scheduler="synchronous") == 10
     assert lines.by_line() == {}
     assert "no longer notes where they are made" in caplog.text
+    (note,) = lines.notes()
+    assert note.startswith("there is no list of lines that made collections: the look at collections failed: ZeroDiv")
+    monkeypatch.setattr(MAKING._guard, "off", None)
+    assert lines.notes() == ()
 
 
 # -- what a report says of them --------------------------------------------------------------------
@@ -184,6 +229,7 @@ def test_dataframes_count_by_the_function_that_reads_many_files_whatever_follows
         tables_of_files()
     made = lines.by_line()[at(tables_of_files, 2)]
     assert (made.called, made.frames) == ("read_csv", 4)
+    assert "read-csv" in made.prefixes
 
 
 def test_collections_that_are_no_such_thing_or_endless_cost_nothing_but_themselves() -> None:
@@ -216,6 +262,40 @@ def test_a_finding_of_small_tasks_and_tasks_of_a_prefix_have_the_line_that_built
     assert asked_by(run({"etl.py:42": built}), "add") == ", computed by `y.compute()` in etl.py:42"
     twice = run({"etl.py:4": built, "etl.py:5": built})
     assert asked_by(twice, "add") == ", computed by `y.compute()` in etl.py:42"
+
+
+def test_no_finding_names_the_line_of_another_dataframe_or_of_an_array_that_was_sent_elsewhere() -> None:
+    """As in a program that has the length of many files, or an array, before it sorts one dataframe."""
+    index = Made("set_index", 2, 0, 0, 0, ("setindex",))
+    frame, files = Made("from_pandas", 1, 0, 0, 0, ("frompandas",)), Made("read_csv", 240, 60, 1, 60, ("read-csv",))
+    made = {"etl.py:13": files, "etl.py:18": frame, "etl.py:19": index}
+    first, then = "`len(a)` in etl.py:14", "`b.sum().compute()` in etl.py:20"
+    sent = {"read-csv": first, "chunk": f"{first} and etl.py:20", "frompandas": then, "repartitionquantiles": then}
+    tasks = {"frompandas": skew(count=300), "repartitionquantiles": skew(count=900), "read-csv": skew(count=60)}
+    report = report_of(made=made, computed_by=sent, skew=tasks)
+    small = Finding("small-tasks", "Too many small tasks", f"computed by {then}")
+    assert with_builder(report, small, "build") is small
+    ns = 1_000_000_000
+    much = ClientRow("build", (Frame("wrapper", "/home/me/etl.py", 13),), ns, ns, 0)
+    assert with_builder(replace(report, client=(much,)), small, "build") is small
+    before = replace(small, where=f"computed by {first}")
+    assert with_builder(report, before, "build").where == f"{before.where}, built by `read_csv` in etl.py:13"
+    more = {**made, "etl.py:15": replace(files, collections=4, frames=1)}
+    assert with_builder(replace(report, made=more), before, "build") is before
+
+
+def test_no_finding_names_the_line_of_an_array_if_another_one_or_only_dataframes_were_sent() -> None:
+    array, frame = Made("random", 1, 400, 400, 0, ("random_sample",)), Made("from_pandas", 1, 0, 0, 0, ("frompandas",))
+    first, then = "`a.persist()` in etl.py:14", "`b.sum().compute()` in etl.py:20"
+    small = Finding("small-tasks", "Too many small tasks", f"computed by {then}")
+    one = report_of(made={"etl.py:13": array}, skew={"add": skew(count=900)})
+    of_frames = {"etl.py:13": array, "etl.py:18": frame}
+    assert with_builder(replace(one, made=of_frames, computed_by={"frompandas": then}), small, "build") is small
+    assert with_builder(replace(one, computed_by={"random_sample": first, "add": then}), small, "build") is small
+    fused = replace(one, computed_by={"add": then})
+    assert with_builder(fused, small, "build").where.endswith("built by `random` in etl.py:13")
+    both = {"etl.py:2": Made("random", 2, 40, 20, 0, ("getitem",)), "etl.py:3": replace(frame, prefixes=("getitem",))}
+    assert asked_by(report_of(made=both, computed_by={"getitem": then}), "getitem") == f", computed by {then}"
 
 
 def test_what_a_line_calls_is_named_and_not_the_wrapper_that_takes_the_time() -> None:

@@ -173,6 +173,11 @@ def test_tasks_of_many_operations_are_joined_for_each_rather_than_partitions() -
         "Use larger partitions, or compute several results by one dask.compute(): "
         "1600 tasks of 3.3 ms in 100 graphs are few in each"
     )
+    assert (
+        replace(rounds, needs_last=True)
+        .words()["resized"]
+        .startswith("Use larger partitions, and persist() what stays the same: 1600 tasks")
+    )
 
 
 def test_one_thread_cannot_be_fewer() -> None:

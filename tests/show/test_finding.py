@@ -3,7 +3,7 @@ import math
 
 import pytest
 
-from dask_efficiency.show.finding import MAX_TITLE, Basis, Finding
+from dask_efficiency.show.finding import MAX_TITLE, Basis, Finding, numbered
 
 SLEEPS = Finding(
     kind="thread-noncpu/sleep",
@@ -66,3 +66,15 @@ def test_json_has_every_field():
 def test_impossible_fields_are_refused(fields, refusal):
     with pytest.raises(ValueError, match=refusal):
         Finding(**{"kind": "x", "title": "X", **fields})
+
+
+def test_of_findings_with_the_same_advice_those_below_the_first_refer_to_its_number():
+    rows = (("client", "See it."), ("small", "Call it once."), ("late", "Call it once."), ("idle", ""), ("more", ""))
+    found = numbered(Finding(kind, kind.title(), "a.py:3", advice=advice) for kind, advice in rows)
+    assert found == (
+        ("Client. A.py:3", "See it."),
+        ("Small. A.py:3", "Call it once."),
+        ("Late. A.py:3", "See 2: the same helps here."),
+        ("Idle. A.py:3",),
+        ("More. A.py:3",),
+    )

@@ -71,7 +71,7 @@ from dask_efficiency.show.figures import (
     upper_first,
     workers_named,
 )
-from dask_efficiency.show.finding import MAX_SHOWN
+from dask_efficiency.show.finding import MAX_SHOWN, numbered
 
 #: Thread-seconds below which a low factor means nothing, as a factor is a share of what is left. By judgement.
 MIN_FACTOR_SECONDS = 1.0
@@ -97,7 +97,7 @@ def first_screen(report: EfficiencyReport) -> Document:
         parts = ()  # at most what was there for an instant, or was not measured
     if report.breakdown[Bucket.RUNNING] > MANY * report.thread_seconds:  # it would be missing in the bar
         parts = parts_of(in_order(report.breakdown))
-    first = tuple(one.lines for one in leading(report))
+    first = numbered(leading(report))
     return Document(*texts, (), (MORE,), findings=first, figure=ByBucket(parts) if parts else None)
 
 

@@ -1,5 +1,6 @@
 from dataclasses import dataclass, replace
 
+import pytest
 from hypothesis import example, given
 
 from dask_efficiency import EfficiencyReport
@@ -17,6 +18,7 @@ from dask_efficiency.report.sections.report import (
 from dask_efficiency.report.turnover import LostWorker
 from dask_efficiency.report.values import HeldFor
 from dask_efficiency.show.document import Document, Section, section
+from dask_efficiency.show.finding import Finding
 from dask_efficiency.show.terminal import plain
 from tests.report.samples import by_hand, report_of, reports, seconds
 
@@ -127,3 +129,10 @@ def test_everything_shown_of_any_report_is_printable_and_bounded(report: Efficie
             assert cell.isprintable()
             assert len(cell) < 700
         assert all(len(row) == len(part.table.heads) for row in part.rows)
+
+
+def test_a_first_screen_gives_no_advice_twice(monkeypatch: pytest.MonkeyPatch) -> None:
+    words = "Call read_csv once, with all parts or paths of a kind: 300 dataframes were made one by one."
+    found = [Finding("small-tasks", "Too many small tasks", advice=words), Finding("client", "No work", advice=words)]
+    monkeypatch.setattr("dask_efficiency.report.sections.report.leading", lambda report: found)
+    assert [advice for _, advice in first_screen(by_hand()).findings] == [words, "See 1: the same helps here."]
