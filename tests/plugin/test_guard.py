@@ -19,6 +19,7 @@ from dask_efficiency.accounts.cluster.windows import ClusterWindow
 from dask_efficiency.accounts.slow_worker import Cause, SlowWorker
 from dask_efficiency.plugin.guard import MAX_NOTE, MAX_REASON, DataGuard, Decoration, Guard, decorate
 from dask_efficiency.plugin.scheduler import replies
+from dask_efficiency.plugin.wings import offered
 from dask_efficiency.report import efficiency_report as client_half
 from dask_efficiency.report import replies as reports
 from dask_efficiency.report.client_watch import ClientObserver
@@ -159,6 +160,18 @@ class Closed:
     stopped: int
 
 
+def without_notes_on_cures(patch: pytest.MonkeyPatch) -> None:
+    """Let savings make no note: which cures are worth a simulation follows from decorations, and from the load."""
+
+    def quiet(name: str) -> Any:
+        found = offered(name)
+        if name != "savings/simulation" or found is None:
+            return found
+        return lambda report, notes, **simulated: found(report, **simulated)
+
+    patch.setattr(client_half, "offered", quiet)
+
+
 @pytest.fixture(scope="module")
 def closed() -> Closed:
     """The accounts of a window, with a trace and a straggler, after its cluster has gone."""
@@ -181,6 +194,7 @@ def closed() -> Closed:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(replies, "of_window", keep_window)
         patch.setattr(efficiency_report, "_report_from", keep_payload)
+        without_notes_on_cures(patch)
         report = asyncio.run(run())
     finding = SlowWorker("only", "host", Cause.SLOW_CPU, score=2.0, confidence=0.9, since=0.0, effect=2.0)
     kept["payload"]["stragglers"] = [finding.to_dict()]
@@ -262,6 +276,7 @@ def test_the_clients_figures_do_not_depend_on_any_decoration(closed, monkeypatch
     def make() -> EfficiencyReport:
         return closed.report._report_from(copy.deepcopy(closed.payload), closed.stopped)
 
+    without_notes_on_cures(monkeypatch)
     whole = make()
     assert whole.notes == closed.report.notes
     assert whole.trace is not None
