@@ -14,7 +14,7 @@ bag-groupby: Grouping items of a Bag, each pickled and moved
     Use foldby(), or groupby of a dataframe by to_dataframe(): Bag.groupby pickles each item, and moves it.
 shuffled-by-disk: Shuffling rows through files, many small pieces at a time
     kinds: shuffling python busy waits
-    stack: dask/dataframe/*shuffle*.py *
+    stack: dask/dataframe/*shuffle*.py DiskShuffle.*|shuffle_group_3|collect
     stack: partd/* *
     share: 0.15
     Use p2p, by dataframe.shuffle.method in Dask's configuration: pieces in files are written one by one.

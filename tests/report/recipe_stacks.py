@@ -613,6 +613,9 @@ HEALTHY = [
     ("busy", _stacks("9: me/a.py f > <built-in> File")),
     ("busy", _stacks("9: me/a.py write > numpy/lib/_format_impl.py open_memmap")),
     ("busy", _stacks("9: me/a.py f > xarray/backends/api.py open_dataset > me/own.py parse")),
+    # By P2P, rows go through no files of partd.
+    ("busy", _stacks("9: dask/dataframe/dask_expr/_shuffle.py _shuffle_transfer > distributed/shuffle/_shuffle.py f")),
+    ("busy", _stacks("9: dask/dataframe/shuffle.py partitioning_index > pandas/core/util/hashing.py hash_array")),
     (
         "client",
         _stacks("9: me/fit.py main > joblib/parallel.py Parallel.__call__ > joblib/parallel.py Parallel._retrieve"),
