@@ -19,6 +19,7 @@ from dask_efficiency.accounts.cluster.scheduler_loop import BY_VALUE, SENDING
 from dask_efficiency.accounts.intake import fitting
 from dask_efficiency.accounts.lines import NOWHERE, Frame
 from dask_efficiency.accounts.worker.log import prefix_of
+from dask_efficiency.show.figures import DETAIL_LENGTH
 
 #: Arguments of a task, results of a message, and messages of a batch that are looked at. A guess, to bound the cost.
 MAX_LOOKED_AT = 20
@@ -28,8 +29,6 @@ TASKS, RESULTS, GRAPHS, ANSWERS, OTHER_MESSAGES = "tasks", "results", "graphs", 
 PASSED_ON = "results in passing"
 #: Who gets the results that a worker sends.
 TO_WORKER, TO_CLIENT = "a worker", "a client"
-#: Characters of an operation and of a type.
-MAX_NAME = 100
 _PLAIN = (int, float, complex, bool, str, bytes, type(None), type)
 
 #: Receiver of the results that are being sent.
@@ -73,7 +72,7 @@ def content(msg: Any, *, all_of_it: bool) -> tuple[str, dict[Any, Any] | None]:
         if type(op) is str and op == "update-graph":
             return GRAPHS, None
         if what is ANSWERS and type(op) is str:
-            what = fitting(op, MAX_NAME)
+            what = fitting(op, DETAIL_LENGTH)
         elif op is None and type(data) is dict and "status" in one:
             return RESULTS, data
     return what, None
@@ -132,7 +131,7 @@ def _bytes_in(value: object) -> int:
 
 def type_name(value: object) -> str:
     """Name of a value's type."""
-    return fitting(type(value).__qualname__, MAX_NAME)
+    return fitting(type(value).__qualname__, DETAIL_LENGTH)
 
 
 def code_of(function: Any) -> Frame:

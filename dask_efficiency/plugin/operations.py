@@ -19,6 +19,7 @@ from dask._task_spec import Task
 from dask_efficiency.accounts.intake import fitting
 from dask_efficiency.accounts.lines import MAX_CACHED
 from dask_efficiency.plugin.frame_values import values_of
+from dask_efficiency.show.figures import DETAIL_LENGTH
 
 #: Functions whose instructions are kept. A guess, to bound memory.
 MAX_READ = 50
@@ -26,8 +27,6 @@ MAX_READ = 50
 MAX_OPERANDS = 2
 #: Elements from which work on all of them takes much longer than what Python does around it: some 10 us.
 MANY = 1_000
-#: Characters of a name. A guess.
-MAX_NAME = 80
 
 #: Instructions that load a variable, an attribute, and a part of something.
 _LOADS = frozenset({"LOAD_FAST", "LOAD_FAST_BORROW", "LOAD_FAST_CHECK", "LOAD_DEREF", "LOAD_GLOBAL", "LOAD_NAME"})
@@ -152,7 +151,7 @@ def _named(operation: _Operation, values: Mapping[str, Any]) -> str:
     while kinds and not kinds[-1]:
         kinds.pop()
     of = f"({','.join(kind or '?' for kind in kinds)})" if kinds else ""
-    return fitting(f"{operation.name}{of}", MAX_NAME)
+    return fitting(f"{operation.name}{of}", DETAIL_LENGTH)
 
 
 def _kind(value: object, is_part: bool) -> str:

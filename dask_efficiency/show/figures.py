@@ -24,7 +24,8 @@ NAMES_IN_A_LINE = 3
 ROWS_ON_A_SCREEN, FEW_ROWS = 8, 5
 #: Rows of a minor table, such as of reasons, settings and errors; and sentences beside a table that has more. By eye.
 MINOR_ROWS, SENTENCES_BESIDE = 12, 3
-#: Characters of a detail that others wrote, in a line: an error, a setting's value, or who held a lock. By eye.
+#: Characters of a detail that others wrote, in a line: an error, a setting's value, who held a lock, an operation, or
+#: what a message has. By eye.
 DETAIL_LENGTH = 100
 _UNITS = ("B", "kiB", "MiB", "GiB", "TiB", "PiB")
 #: Name that joblib's backend for Dask gives a task of several calls of a function.

@@ -17,9 +17,10 @@ from distributed.protocol.serialize import Serialize, Serialized, ToPickle, seri
 
 from dask_efficiency.accounts.cluster.scheduler_loop import RECEIVING, SENDING, LoopTotals, between
 from dask_efficiency.accounts.metered import BYTES, COUNT, ITEMS, MESSAGES, Metered
-from dask_efficiency.plugin import message_contents, messages
+from dask_efficiency.plugin import messages
 from dask_efficiency.plugin.message_contents import receiver, task_parts, telling_receivers
 from dask_efficiency.plugin.messages import Messages, Tally
+from dask_efficiency.show.figures import DETAIL_LENGTH
 
 
 class PriceList:
@@ -188,7 +189,7 @@ def test_names_and_rows_are_bounded(meter: Messages, monkeypatch: pytest.MonkeyP
     for i in range(10):
         protocol.dumps({"op": f"{i}" * 1_000})
     assert len(meter._rows) <= 4
-    assert all(len(of.what) <= message_contents.MAX_NAME for of in meter._rows)
+    assert all(len(of.what) <= DETAIL_LENGTH for of in meter._rows)
     assert sum(row.count for row in meter._rows.values()) == 10
 
 

@@ -23,8 +23,8 @@ from dask_efficiency.plugin.scheduler.outstanding import spans_of
 from dask_efficiency.plugin.scheduler.registration import OpenWindow
 from dask_efficiency.plugin.scheduler.spans import is_own
 
-#: Characters that are read of a traceback, from its end, and bytes of the scheduler's own errors. Guesses.
-MAX_TRACEBACK, MAX_PICKLE = 20_000, 10_000
+#: Characters that are read of a traceback, from its end, and bytes of the scheduler's own errors. A guess.
+MAX_READ = 20_000
 #: Tasks without a worker that are compared with paused ones.
 MAX_UNRUNNABLE = 1_000
 #: Tasks on workers that are looked at to tell where the outstanding ones are: some milliseconds.
@@ -39,7 +39,7 @@ def error_of(ts: TaskState, reported: Mapping[str, Any]) -> str:
     text = reported.get("exception_text") or ""
     made = reported.get("exception")
     if not text and isinstance(made, bytes):
-        strings = _strings_in(made[:MAX_PICKLE])
+        strings = _strings_in(made[:MAX_READ])
         kind = next(filter(_CLASS.fullmatch, strings), "")
         if kind == KILLED:
             return f"{kind} ({ts.suspicious} workers died)"
@@ -60,7 +60,7 @@ def _strings_in(pickle: bytes) -> list[str]:
 
 def frame_of(traceback: str | None) -> Frame:
     """Innermost line of the user's own code in a traceback."""
-    found = _FRAME.findall((traceback or "")[-MAX_TRACEBACK:])
+    found = _FRAME.findall((traceback or "")[-MAX_READ:])
     frames = [Frame(fitting(name), fitting(file), int(line)) for file, line, name in found]
     return next((frame for frame in reversed(frames) if is_the_users(frame.file)), NOWHERE)
 

@@ -44,12 +44,10 @@ from dask_efficiency.plugin.scheduler.accounts import ClusterAccounts
 from dask_efficiency.plugin.scheduler.endings import held_up, unfinished
 from dask_efficiency.plugin.scheduler.outstanding import MAX_KEYS, span_name, spans_of
 from dask_efficiency.plugin.scheduler.registration import OpenWindow
-from dask_efficiency.show.figures import format_number
+from dask_efficiency.show.figures import NAMES_IN_A_LINE, format_number
 
 #: Workers that a live view shows one by one, to bound a reply.
 MAX_LIVE_WORKERS = 1_000
-#: Tasks with which several workers were lost that a live view names. By eye.
-MAX_KILLERS = 3
 #: Note of a report that no window was opened for.
 IN_RETROSPECT = (
     "made in retrospect, of heartbeats: tasks that ran before the window began count pro rata; lines, spans, names of "
@@ -359,7 +357,7 @@ def of_live(accounts: ClusterAccounts) -> dict[str, Any]:
         "time_left": encode_left(accounts.left),
         "gpus": own_gpus(shown.values()),
         "amounts": cluster.extra("amounts"),
-        "killers": dict(islice(recent_killers(cluster.losses, at=at).items(), MAX_KILLERS)),
+        "killers": dict(islice(recent_killers(cluster.losses, at=at).items(), NAMES_IN_A_LINE)),
         "memory": asdict(accounts.memory.now),
     }
 

@@ -18,7 +18,7 @@ from dask_efficiency import efficiency_report
 from dask_efficiency.accounts.cluster.failures import MAX_ERROR, FailedAs, add_failure
 from dask_efficiency.accounts.lines import NOWHERE, Frame
 from dask_efficiency.accounts.rows import MAX_SENT as MAX_FAILURES
-from dask_efficiency.plugin.scheduler.endings import MAX_PICKLE, error_of, frame_of, held_up, unfinished
+from dask_efficiency.plugin.scheduler.endings import MAX_READ, error_of, frame_of, held_up, unfinished
 from dask_efficiency.report.replies import ask_history
 from tests.plugin.watch import eventually
 
@@ -33,7 +33,7 @@ def test_an_error_is_in_words_and_no_pickle_is_run() -> None:
     assert error_of(STATE, {"exception": pickle.dumps(refused)}) == f"MemoryError({str(refused)!r})"
     assert len(error_of(STATE, {"exception_text": "x" * 1000})) == MAX_ERROR
     assert error_of(STATE, {}) == ""
-    long = pickle.dumps(ValueError("a b" * MAX_PICKLE))
+    long = pickle.dumps(ValueError("a b" * MAX_READ))
     assert error_of(STATE, {"exception": long}) == "ValueError"
     assert error_of(STATE, {"exception": b"garbage"}) == ""
 
