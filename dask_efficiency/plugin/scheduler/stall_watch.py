@@ -51,9 +51,9 @@ from dask_efficiency.show.log import logger
 
 #: Seconds between two looks of the watch, at least, and for each worker: some milliseconds of CPU every few seconds.
 MIN_SECONDS, SECONDS_PER_WORKER = 1.0, 0.005
-#: Heartbeats for which something stands still at least; of a worker that does not send any; and where nothing is known
-#: of how long things take. By judgement: ten, of half a second on small clusters.
-HEARTBEATS, SILENT_HEARTBEATS, UNKNOWN_HEARTBEATS = 10, 20, 60
+#: Heartbeats for which something stands still at least, and twice as many that do not come of a silent worker; and
+#: where nothing is known of how long things take. By judgement: ten, of half a second on small clusters.
+HEARTBEATS, UNKNOWN_HEARTBEATS = 10, 60
 #: Multiples of the mean of its prefix from which a task is long: if it waits, and if it computes. By judgement.
 TIMES, TIMES_COMPUTING = 20.0, 100.0
 #: Share of the time since work began that a task which computes must have run for. By judgement.
@@ -198,7 +198,7 @@ class StallWatch:
             return
         first, since = next(iter(tasks.items()))
         seconds = monotonic() - since
-        if seconds > SILENT_HEARTBEATS * self._heartbeat:
+        if seconds > 2 * HEARTBEATS * self._heartbeat:
             same = sum(ts.prefix is first.prefix for ts in islice(tasks, MAX_TASKS))
             yield StalledWork(stalls.NO_WORKER, same, _most([first]), seconds=seconds, detail=self._asked_for(first))
 
@@ -245,7 +245,7 @@ class StallWatch:
 
     def _silent(self) -> list[WorkerState]:
         """Workers with tasks whose heartbeats do not come."""
-        limit = time() - SILENT_HEARTBEATS * self._heartbeat
+        limit = time() - 2 * HEARTBEATS * self._heartbeat
         return [ws for ws in self._scheduler.workers.values() if ws.last_seen < limit and ws.processing]
 
     def _holds(self, stall: StalledWork, running: tuple[_Running, ...]) -> bool:

@@ -28,8 +28,8 @@ from dask_efficiency.plugin.worker.window_details import begin_window
 
 #: Bytes from which a look is worth it: below are the samplers' own, and a program's small change. By judgement.
 MIN_BYTES = 1_000_000
-#: Nanoseconds between two looks at least, and at most if so much was read meanwhile. By judgement.
-MIN_INTERVAL_NS, MAX_INTERVAL_NS = 100_000_000, 1_000_000_000
+#: Nanoseconds between two looks at least; a tenth of those after which it is not known what ran. By judgement.
+MIN_INTERVAL_NS = 100_000_000
 #: Share of a core that these looks may take, of what the sampler may.
 MAX_SHARE = 0.001
 #: Files that a report can tell from each other. A guess, to bound memory.
@@ -219,7 +219,7 @@ class FileLooks:
                 return
             self._looking = lock
         read, elapsed = self._bytes_read(), at - then
-        known = elapsed <= max(MAX_INTERVAL_NS, 2 * self._interval) and len(sys.modules) == modules
+        known = elapsed <= max(10 * MIN_INTERVAL_NS, 2 * self._interval) and len(sys.modules) == modules
         if known and read - before < MIN_BYTES:
             return
         self._since = at, read, len(sys.modules)

@@ -57,7 +57,6 @@ from dask_efficiency.plugin.worker.window_details import begin_window
 
 #: Growth of a peak from which it is asked again what was in it. By judgement.
 MIN_GROWTH = 1.01
-_SECONDS_AN_HOUR = 3600
 
 
 class _Window:
@@ -270,7 +269,7 @@ class MemoryMeter:
         found |= {_of_worker(label, BYTES): level for label, level in levels.items()}
         found = {metered: value for metered, value in found.items() if value > 0}
         if (slope := mark.low.slope()) is not None:
-            found[_of_worker(GROWTH, BYTES_AN_HOUR)] = round(slope * _SECONDS_AN_HOUR)
+            found[_of_worker(GROWTH, BYTES_AN_HOUR)] = round(slope * 3600)
         return found
 
     def _actors(self) -> dict[str, int]:

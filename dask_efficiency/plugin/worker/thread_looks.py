@@ -25,11 +25,10 @@ from dask_efficiency.plugin.worker.native_stacks import native_stacks
 from dask_efficiency.plugin.worker.sampler import why_not
 from dask_efficiency.plugin.worker.threads import TaskThreads
 from dask_efficiency.plugin.worker.wait_states import LOCK, POLLS, RUNNING, SLEEP, WaitStates, find_gil
+from dask_efficiency.plugin.worker.watched_threads import MAX_THREADS
 
 #: Seconds of a look: a thread that computes for half of them computes. A guess: several of Python's switch intervals.
 LOOK_SECONDS = 0.05
-#: Threads whose causes are told, and that are listed. A guess, to bound the cost.
-MAX_THREADS = 256
 #: Workers from which inputs are being fetched that are named.
 MAX_PEERS = 20
 #: Characters of a line of source.

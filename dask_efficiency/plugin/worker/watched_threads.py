@@ -16,7 +16,8 @@ from dask_efficiency.accounts.worker.waiting import Key
 from dask_efficiency.plugin.thread_clocks import HeldReader, ThreadClocks, ThreadFiles, cpu_clock
 from dask_efficiency.plugin.worker.wait_states import RUNNING
 
-#: Threads of Python that are watched; further ones count as a library's. A guess, to bound the cost of a look.
+#: Threads of Python that are looked at; further ones count as a library's while tasks are sampled. A guess, to bound
+#: the cost of a look.
 MAX_THREADS = 256
 #: Threads that neither Dask nor Python started, whose stacks are looked at as holders of locks. A guess, as above.
 MAX_FOREIGN = 16

@@ -20,7 +20,7 @@ class Sized:
 
 
 def test_the_state_of_actors_is_that_of_their_attributes_by_class(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "MAX_ACTORS", 3)
+    monkeypatch.setattr(module, "MAX_MEASURED", 3)
     monkeypatch.setattr(module, "sizeof", lambda value: value.__sizeof__())
     band = SimpleNamespace(a=Sized(10), b=Sized(5), c=Sized(None))
     actors = {"Band-0a1b2c3d": band, "Band-1a2b3c4d": SimpleNamespace(a=Sized(4)), "Log-1a2b3c4d": object()}

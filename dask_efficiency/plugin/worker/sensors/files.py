@@ -15,6 +15,8 @@ MAX_BYTES = 1 << 16
 _MIN_OF_PAGE = 2048
 
 
+#: Devices of a kind, such as disks, that are read; of more, the first. A guess, to bound the cost.
+MAX_DEVICES = 64
 #: Counts so far by sensor and device, which is "" where there is only one; they become rates.
 Counters = dict[tuple[str, str], float]
 

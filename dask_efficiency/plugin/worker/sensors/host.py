@@ -11,7 +11,7 @@ from pathlib import Path
 
 from dask_efficiency.accounts.sensors import HOST_SENSORS, Rates
 from dask_efficiency.plugin.thread_clocks import HeldReader
-from dask_efficiency.plugin.worker.sensors.files import MAX_BYTES, Counters, KeptFiles, words_of
+from dask_efficiency.plugin.worker.sensors.files import MAX_BYTES, MAX_DEVICES, Counters, KeptFiles, words_of
 from dask_efficiency.plugin.worker.sensors.network import NetworkSensors, PauseFrames, Pauses, RdmaSensors
 
 #: Cores whose clock is read, evenly spread: reading one may interrupt it.
@@ -95,8 +95,6 @@ def _read_pressures(proc: KeptFiles, counters: Counters) -> dict[str, float]:
 
 #: Whole disks: partitions, and devices made of disks, would count the same requests again.
 _DISK = re.compile(rb"(?:sd[a-z]+|vd[a-z]+|xvd[a-z]+|hd[a-z]+|dasd[a-z]+|nvme\d+n\d+|mmcblk\d+)\Z")
-#: Disks that are read; of more, the first. A guess, to bound the cost.
-MAX_DISKS = 64
 #: Columns of ``/proc/diskstats``: the name; and those that are counted: reads and their milliseconds; writes and their
 #: milliseconds; milliseconds with any request under way. The milliseconds have 32 bits and wrap.
 _NAME = 2
@@ -105,7 +103,7 @@ _DISK_COLUMNS = {"reads": 3, "read_ms": 6, "writes": 7, "write_ms": 10, "busy_ms
 
 def _read_disks(proc: KeptFiles, counters: Counters) -> dict[str, float]:
     rows = [words for words in words_of(proc.read("diskstats")) if len(words) > max(_DISK_COLUMNS.values())]
-    for words in [words for words in rows if _DISK.match(words[_NAME])][:MAX_DISKS]:
+    for words in [words for words in rows if _DISK.match(words[_NAME])][:MAX_DEVICES]:
         for name, column in _DISK_COLUMNS.items():
             counters[name, words[_NAME].decode()] = int(words[column])
     return {}

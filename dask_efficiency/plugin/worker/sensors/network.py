@@ -10,15 +10,13 @@ import struct
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 
-from dask_efficiency.plugin.worker.sensors.files import Counters, KeptFiles, words_of
+from dask_efficiency.plugin.worker.sensors.files import MAX_DEVICES, Counters, KeptFiles, words_of
 
 #: Columns of ``/proc/net/dev`` after the name: errors and drops, received and sent.
 _ERRORS, _DROPS = (2, 10), (3, 11)
 _COLUMNS = 16
 #: Readings between two searches for interfaces: a minute or more.
 LOOK_AGAIN = 60
-#: Interfaces that are read; of more, the first. A guess, to bound the cost.
-MAX_INTERFACES = 32
 #: Gives the pause frames of an interface by sensor; empty if its driver does not count them.
 Pauses = Callable[[str], Mapping[str, int]]
 
@@ -36,7 +34,7 @@ class NetworkSensors:
         """Add to the counters; no other sensor is read here."""
         if self._readings % LOOK_AGAIN == 0:
             found = self._sys.root.glob("class/net/*/device")
-            self._physical = sorted(device.parent.name for device in found)[:MAX_INTERFACES]
+            self._physical = sorted(device.parent.name for device in found)[:MAX_DEVICES]
         self._readings += 1
         self._read_interfaces(counters)
         if (again := self._retransmitted()) is not None:
@@ -54,7 +52,7 @@ class NetworkSensors:
             if colon and len(row) >= _COLUMNS:
                 rows[name.strip()] = row
         chosen = [name for name in self._physical if name in rows] or [name for name in rows if name != "lo"]
-        for name in chosen[:MAX_INTERFACES]:
+        for name in chosen[:MAX_DEVICES]:
             counters["net_errors", name] = sum(int(rows[name][column]) for column in _ERRORS)
             counters["net_drops", name] = sum(int(rows[name][column]) for column in _DROPS)
 
@@ -74,8 +72,6 @@ FILES: tuple[tuple[str, str, int], ...] = (
     ("hw_counters/np_cnp_sent", "rdma_cnp", 1),
     ("hw_counters/rp_cnp_handled", "rdma_cnp", 1),
 )
-#: Ports that are read; of more, the first. A guess, to bound the cost.
-MAX_PORTS = 16
 
 
 class RdmaSensors:
@@ -83,7 +79,7 @@ class RdmaSensors:
 
     def __init__(self, sys: KeptFiles) -> None:
         self._sys = sys
-        ports = sorted(port.relative_to(sys.root) for port in sys.root.glob("class/infiniband/*/ports/*"))[:MAX_PORTS]
+        ports = sorted(port.relative_to(sys.root) for port in sys.root.glob("class/infiniband/*/ports/*"))[:MAX_DEVICES]
         there = [(f"{port}/{path}", sensor, unit) for port in ports for path, sensor, unit in FILES]
         self._files = [file for file in there if (sys.root / file[0]).exists()]
 
