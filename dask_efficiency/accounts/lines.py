@@ -23,9 +23,6 @@ NO_CORE = "(no core)"
 CHILD_CPU = "child-cpu"
 #: Frames of a stack that are kept, the innermost. A guess: below them are mostly the callers of a library.
 MAX_DEPTH = 48
-#: Instructions of which a process caches what is there, such as their line: functions that travel with each task's
-#: message are new each time. A guess: some megabytes.
-MAX_CACHED = 10_000
 
 
 class Frame(NamedTuple):

@@ -20,6 +20,9 @@ MAX_LISTED = 10
 #: Rows of several names, such as a span and a prefix, that are kept apart in a process or a window: 2.5 MB of a
 #: profile, where one takes 500 bytes. A guess.
 MAX_ROWS = 5_000
+#: Entries of a cache, such as lines by instruction: functions that travel with each task's message are new each time. A
+#: guess: some megabytes.
+MAX_CACHED = 10_000
 
 
 def kept_apart(name: str, known: Collection[str], at_most: int) -> str:

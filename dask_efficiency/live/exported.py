@@ -7,15 +7,13 @@ from collections.abc import Collection, Mapping, Sequence
 from heapq import nlargest
 from operator import add, sub
 
-from dask_efficiency.accounts.cluster.cluster import ClusterLedger
+from dask_efficiency.accounts.cluster.cluster import RECENT_NS, ClusterLedger
 from dask_efficiency.accounts.rows import OTHER
 from dask_efficiency.accounts.worker.balance import TASK_BUCKETS
 from dask_efficiency.live.times import Rows, WorkerTimes
 
 #: Workers exported at each end, the most and the least useful, if there are too many for all. A guess.
 EXTREMES = 10
-#: Nanoseconds between two choices of workers. A guess: a series that lives for a minute can be drawn.
-CHOOSE_NS = 60_000_000_000
 #: Weight of the time since the last choice in a worker's useful share (exponential smoothing). A guess.
 WEIGHT = 0.25
 #: An exported worker stays unless another's useful share is further out by this. A guess.
@@ -50,7 +48,7 @@ class ExportedWorkers:
         self.limited = len(recent) > at_most * (ALL_AGAIN if self.limited else 1)
         if not self.limited:
             return recent
-        if self._chosen_at is None or at - self._chosen_at >= CHOOSE_NS:
+        if self._chosen_at is None or at - self._chosen_at >= RECENT_NS:
             self._chosen_at = at
             self._choose(cluster, min(EXTREMES, at_most // 2))
         return recent & {*self._most, *self._least}

@@ -14,6 +14,8 @@ from typing import Any, TypeVar
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.samples import Sample
 
+from dask_efficiency.accounts.rows import MAX_CACHED
+
 PREFIX = "dask_efficiency"
 
 #: Numbers by the value of a label, or by the values of several.
@@ -53,8 +55,6 @@ counter, gauge = partial(_family, CounterMetricFamily), partial(_family, GaugeMe
 # -- text ------------------------------------------------------------------------------------------
 
 
-#: Cached label sets: those of a hundred workers. A guess.
-MAX_LABELS = 8_192
 _ESCAPES = str.maketrans({"\\": r"\\", "\n": r"\n", '"': r"\""})
 
 
@@ -73,7 +73,7 @@ def _line(sample: Sample) -> str:
     return f"{sample.name}{labels} {float(sample.value)!r}\n"
 
 
-@lru_cache(maxsize=MAX_LABELS)
+@lru_cache(maxsize=MAX_CACHED)
 def _labels(*labels: tuple[str, str]) -> str:
     """Label names and values as text; cached, as they repeat at each scrape."""
     return "{" + ",".join([f'{name}="{value.translate(_ESCAPES)}"' for name, value in sorted(labels)]) + "}"

@@ -26,6 +26,7 @@ from dask_efficiency.accounts.slow_worker import Cause
 from dask_efficiency.accounts.stalls import KINDS
 from dask_efficiency.accounts.wire.snapshots import OWN_WORK
 from dask_efficiency.accounts.worker.balance import TASK_BUCKETS, Outcome
+from dask_efficiency.accounts.worker.log import MAX_PREFIX_LENGTH
 from dask_efficiency.live.exported import ExportedPrefixes, ExportedWorkers
 from dask_efficiency.live.exposition import counter, gauge, seconds
 from dask_efficiency.live.last_seconds import last_findings
@@ -39,8 +40,6 @@ if TYPE_CHECKING:
 MAX_GPUS = 256
 #: Stragglers exported one by one. A guess.
 MAX_STRAGGLERS = 20
-#: Characters of a worker's name in a label. A guess.
-MAX_LABEL_LENGTH = 200
 
 _BUCKETS, _TASK_BUCKETS = tuple(map(str, FINALIZED)), tuple(map(str, TASK_BUCKETS))
 
@@ -393,7 +392,7 @@ _ALONE = (_findings,)
 
 
 def _label(name: str) -> str:
-    return shorten(harmless(name), MAX_LABEL_LENGTH)
+    return shorten(harmless(name), MAX_PREFIX_LENGTH)
 
 
 def _by_label(rows: Mapping[str, Mapping[str, int]]) -> dict[str, Mapping[str, int]]:

@@ -11,6 +11,7 @@ from dask_efficiency.live.thread_stacks import AlikeThreads, ClusterStacks
 from dask_efficiency.report.stalls import does
 from dask_efficiency.show.document import Document, section, with_content
 from dask_efficiency.show.figures import (
+    ROWS_ON_A_SCREEN,
     format_count,
     format_seconds,
     name_of,
@@ -22,8 +23,8 @@ from dask_efficiency.show.figures import (
 )
 from dask_efficiency.show.finding import MAX_HEADLINE
 
-#: Groups of tasks, and innermost frames of each stack, on the first screen. By eye.
-MAX_GROUPS, MAX_FRAMES = 10, 8
+#: Groups of tasks on the first screen. By eye.
+MAX_GROUPS = 10
 #: Name of the scheduler among workers.
 SCHEDULER = "the scheduler"
 
@@ -42,7 +43,7 @@ def headline(found: ClusterStacks) -> str:
 
 def first_screen(found: ClusterStacks) -> Document:
     """Document of the longest tasks and of event loops at work, with the innermost frames."""
-    return _document(found, MAX_GROUPS, MAX_FRAMES)
+    return _document(found, MAX_GROUPS, ROWS_ON_A_SCREEN)
 
 
 def document(found: ClusterStacks) -> Document:

@@ -19,7 +19,8 @@ from dask_efficiency.live.last_seconds import Details, LastSeconds, window_of
 if TYPE_CHECKING:
     from dask_efficiency.plugin.scheduler.accounts import ClusterAccounts, Moment
 
-#: Nanoseconds of a bin at least: sixty bins can be sent to a page every other second. A guess.
+#: Nanoseconds of a bin at least, and between updates of figures of the last minutes: sixty bins can be sent to a page
+#: every other second. A guess.
 MIN_BIN_NS = 5_000_000_000
 #: Heartbeats of each worker per bin; with fewer, single heartbeats are visible as spikes. By eye.
 HEARTBEATS_PER_BIN = 3

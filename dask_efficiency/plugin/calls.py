@@ -10,7 +10,7 @@ import threading
 from types import CodeType, FrameType
 
 from dask_efficiency.accounts.intake import fitting
-from dask_efficiency.accounts.lines import MAX_CACHED
+from dask_efficiency.accounts.rows import MAX_CACHED
 
 #: Modules of which every wait is at a lock of Python.
 _FILES = (str(threading.__file__), str(queue.__file__), os.path.dirname(str(concurrent.futures.__file__)) + os.sep)

@@ -17,7 +17,7 @@ import numpy as np
 from dask._task_spec import Task
 
 from dask_efficiency.accounts.intake import fitting
-from dask_efficiency.accounts.lines import MAX_CACHED
+from dask_efficiency.accounts.rows import MAX_CACHED
 from dask_efficiency.plugin.frame_values import values_of
 from dask_efficiency.show.figures import DETAIL_LENGTH
 

@@ -18,7 +18,8 @@ import distributed
 import tornado
 
 from dask_efficiency.accounts.intake import fitting
-from dask_efficiency.accounts.lines import BUILT_IN, BY_VALUE, MAX_CACHED, MAX_DEPTH, Frame, Stack
+from dask_efficiency.accounts.lines import BUILT_IN, BY_VALUE, MAX_DEPTH, Frame, Stack
+from dask_efficiency.accounts.rows import MAX_CACHED
 from dask_efficiency.plugin import names
 from dask_efficiency.plugin.calls import CallsIntoC
 from dask_efficiency.plugin.operations import Operations

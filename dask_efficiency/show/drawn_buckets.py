@@ -33,6 +33,8 @@ _DRAWN: dict[Bucket, tuple[str, str]] = {
     Bucket.UNMEASURED: ("#6a6d70", "?"),
     Bucket.RUNNING: ("#84e3ff", "~"),
 }
+#: Share of a pie below which a wedge has no room for its per cent; the legend has it too. By eye.
+LABELLED_SHARE = 0.08
 COLOURS = {bucket: colour for bucket, (colour, _) in _DRAWN.items()}
 LETTERS = {bucket: letter for bucket, (_, letter) in _DRAWN.items()}
 #: Colours of :data:`dask_efficiency.accounts.cluster.presence.GPU_ACTIVITIES`; that of copies is from the same search.

@@ -8,12 +8,13 @@ from hypothesis import strategies as st
 
 from dask_efficiency.accounts.buckets import FINALIZED, Bucket
 from dask_efficiency.accounts.cluster.cluster import RECENT_NS, ClusterLedger
+from dask_efficiency.accounts.cluster.cluster import RECENT_NS as CHOOSE_NS
 from dask_efficiency.accounts.rows import OTHER
 from dask_efficiency.accounts.wire.heartbeats import encode
 from dask_efficiency.accounts.wire.snapshots import Snapshot, encode_not_measured
 from dask_efficiency.accounts.worker.balance import TASK_BUCKETS, Outcome
 from dask_efficiency.accounts.worker.ledger import Ledger
-from dask_efficiency.live.exported import CHOOSE_NS, EXTREMES, ExportedPrefixes, ExportedWorkers
+from dask_efficiency.live.exported import EXTREMES, ExportedPrefixes, ExportedWorkers
 
 SECOND = 1_000_000_000
 

@@ -21,8 +21,9 @@ from dask_efficiency.accounts.wire.heartbeats import encode
 from dask_efficiency.accounts.wire.snapshots import OWN_WORK, Snapshot, SnapshotCauses
 from dask_efficiency.accounts.worker.balance import TASK_BUCKETS, Outcome, Used
 from dask_efficiency.accounts.worker.ledger import Ledger
+from dask_efficiency.accounts.worker.log import MAX_PREFIX_LENGTH as MAX_LABEL_LENGTH
 from dask_efficiency.live import prometheus
-from dask_efficiency.live.prometheus import MAX_LABEL_LENGTH, MAX_STRAGGLERS, ClusterCollector
+from dask_efficiency.live.prometheus import MAX_STRAGGLERS, ClusterCollector
 from dask_efficiency.plugin.options import resolve
 from dask_efficiency.plugin.scheduler.accounts import Moment
 from tests.live.prometheus_process import lint, needs_promtool

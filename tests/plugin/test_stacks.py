@@ -15,8 +15,8 @@ from distributed.threadpoolexecutor import ThreadPoolExecutor as DaskPool
 from hypothesis import given, reject
 
 from dask_efficiency.accounts.details import WindowDetails, decode_details, encode_details
-from dask_efficiency.accounts.lines import MAX_CACHED as MAX_KNOWN
 from dask_efficiency.accounts.lines import MAX_DEPTH, SampleRow, blamed, has_nothing_to_do, place_of
+from dask_efficiency.accounts.rows import MAX_CACHED as MAX_KNOWN
 from dask_efficiency.plugin import stacks
 from dask_efficiency.plugin.stacks import MAX_WALKED, Stacks, frames_of_others
 from tests.payloads import through_msgpack

@@ -59,7 +59,8 @@ SILENT_NS = 30_000_000_000
 #: seemed too early must not count for ever. A guess.
 DRIFT_NS = 1_000_000
 
-#: Nanoseconds for which a departed worker's name counts as recent. A guess: some scrapes of Prometheus.
+#: Nanoseconds for which a departed worker's name counts as recent, and one that is exported stays so. A guess: some
+#: scrapes of Prometheus, so that its series can be drawn.
 RECENT_NS = 60_000_000_000
 
 #: An empty account of Python's integers.

@@ -92,7 +92,8 @@ from typing import Any, NamedTuple, TypeAlias
 from dask_efficiency.accounts.intake import fitting
 from dask_efficiency.accounts.worker.balance import Availability
 
-#: Characters to which prefixes are cut, wherever they are counted. A guess: they are words.
+#: Characters to which prefixes are cut, wherever they are counted, and names in labels of metrics. A guess: they are
+#: words.
 MAX_PREFIX_LENGTH = 200
 
 

@@ -16,19 +16,15 @@ from dask_efficiency.accounts.worker.balance import TASK_BUCKETS
 from dask_efficiency.live.last_seconds import causes_text
 from dask_efficiency.live.tab_view import TabView
 from dask_efficiency.live.times import QUANTILES, gpu_label, spread
-from dask_efficiency.show.drawn_buckets import COLOURS, Wedge, ink, label_point, radians, wedges
+from dask_efficiency.show.drawn_buckets import COLOURS, LABELLED_SHARE, Wedge, ink, label_point, radians, wedges
 from dask_efficiency.show.figures import label
 
 #: Workers shown on a page with other figures, the least useful first. By eye.
 FEW_WORKERS = 20
-#: Workers that have a bar each on their own page; with more, the page shows their spread. By eye.
-MANY_WORKERS = 100
 #: GPUs shown on a page with other figures, the most idle first. By eye.
 FEW_GPUS = 16
-#: GPUs shown on their own page. By eye.
-MANY_GPUS = 100
-#: Share of the pie from which a wedge has room for its per cent, which the key repeats. By eye.
-LABELLED_SHARE = 0.07
+#: Workers, or GPUs, that have a bar each on their own page; with more workers, it shows their spread. By eye.
+MANY = 100
 
 PIE = ("label", "start", "stop", "colour", "x", "y", "percent", "text", "ink", "seconds", "causes")
 TIMELINE = ("left", "right", "nthreads", *ACTIVITIES)
@@ -95,12 +91,12 @@ few_workers = partial(_workers, at_most=FEW_WORKERS)
 
 def all_workers(view: TabView) -> Columns:
     """One row per worker, or none if there are too many for a bar each; columns :data:`WORKERS`."""
-    return empty(WORKERS) if too_many_workers(view) else _workers(view, MANY_WORKERS)
+    return empty(WORKERS) if too_many_workers(view) else _workers(view, MANY)
 
 
 def too_many_workers(view: TabView) -> bool:
-    """True if there are more than :data:`MANY_WORKERS`."""
-    return len(view.last.workers.names) > MANY_WORKERS
+    """True if there are more than :data:`MANY`."""
+    return len(view.last.workers.names) > MANY
 
 
 def _rows(names: Sequence[str], columns: Sequence[str], values: NDArray[np.float64], **more: list[Any]) -> Columns:
@@ -128,7 +124,7 @@ def _gpus(view: TabView, at_most: int) -> Columns:
 
 
 #: One row for each of the most idle GPUs; columns :data:`GPUS`.
-few_gpus, all_gpus = partial(_gpus, at_most=FEW_GPUS), partial(_gpus, at_most=MANY_GPUS)
+few_gpus, all_gpus = partial(_gpus, at_most=FEW_GPUS), partial(_gpus, at_most=MANY)
 
 
 def prefixes(view: TabView) -> Columns:

@@ -27,11 +27,8 @@ from dask_efficiency.accounts.cluster.account import ACTIVITIES
 from dask_efficiency.accounts.worker.balance import TASK_BUCKETS
 from dask_efficiency.live.bokeh import columns
 from dask_efficiency.live.bokeh.columns import Columns
-from dask_efficiency.live.tab_view import TabView
+from dask_efficiency.live.tab_view import MIN_BIN_NS, TabView
 from dask_efficiency.show.drawn_buckets import COLOURS, GPU_COLOURS
-
-#: Nanoseconds between updates of slow figures, such as shares of five minutes. A guess.
-SLOW_NS = 5_000_000_000
 
 MakesColumns = Callable[[TabView], Columns]
 
@@ -204,7 +201,7 @@ class NamedRows(Figure):
         options.setdefault("x_range", Range1d(0, 1))
         options["y_range"] = Range1d(self._min_rows - 0.5, -0.5)
         # The last tick's label is half beyond the axis.
-        super().__init__(name, made_by, names, every_ns=SLOW_NS, min_border_right=24, visible=False, **options)
+        super().__init__(name, made_by, names, every_ns=MIN_BIN_NS, min_border_right=24, visible=False, **options)
         self.root.xaxis.formatter = NumeralTickFormatter(format="0 %")
         self.root.yaxis.ticker = FixedTicker(ticks=[])
         # Show only as many names as there is room for.

@@ -23,7 +23,6 @@ from dask_efficiency.accounts.checks import MAX_NAME_LENGTH
 from dask_efficiency.live.bokeh import columns, texts
 from dask_efficiency.live.bokeh.figures import (
     BESIDE_OTHERS,
-    SLOW_NS,
     PagePart,
     Text,
     TimelineFigure,
@@ -35,7 +34,7 @@ from dask_efficiency.live.bokeh.figures import (
 )
 from dask_efficiency.live.bokeh.tab import LINK, UPDATE_MS, Tab
 from dask_efficiency.live.narrowing import NameParts, narrowed
-from dask_efficiency.live.tab_view import TabView
+from dask_efficiency.live.tab_view import MIN_BIN_NS, TabView
 
 if TYPE_CHECKING:
     from distributed import Scheduler
@@ -118,14 +117,14 @@ def whole(tab: Tab) -> Page:
         Text(texts.data_moved, sizing_mode="stretch_width", styles=_TABLE_STYLE, name="moved"),
         Text(texts.memory, sizing_mode="stretch_width", styles=_TABLE_STYLE, name="memory"),
         Text(texts.straggler_table, sizing_mode="stretch_width", styles=_TABLE_STYLE, name="stragglers"),
-        Text(texts.few_gpus_title, every_ns=SLOW_NS, sizing_mode="stretch_width", styles=_TITLE_STYLE),
+        Text(texts.few_gpus_title, every_ns=MIN_BIN_NS, sizing_mode="stretch_width", styles=_TITLE_STYLE),
         gpu_bars(columns.few_gpus, **BESIDE_OTHERS),
-        Text(texts.few_workers_title, every_ns=SLOW_NS, sizing_mode="stretch_width", styles=_TITLE_STYLE),
+        Text(texts.few_workers_title, every_ns=MIN_BIN_NS, sizing_mode="stretch_width", styles=_TITLE_STYLE),
         worker_bars(columns.few_workers, **BESIDE_OTHERS),
     ]
     headline = Text(texts.headline, sizing_mode="stretch_width", styles=_VERDICT_STYLE, name="headline")
     findings = Text(
-        texts.findings, every_ns=SLOW_NS, sizing_mode="stretch_width", styles=_FINDINGS_STYLE, name="findings"
+        texts.findings, every_ns=MIN_BIN_NS, sizing_mode="stretch_width", styles=_FINDINGS_STYLE, name="findings"
     )
     wrap = {"flex-wrap": "wrap"}
     inputs = [
@@ -170,7 +169,7 @@ def gpus(tab: Tab) -> Page:
 
 def prefixes(tab: Tab) -> Page:
     """Prefixes with most thread time, below their key."""
-    key = Text(texts.prefixes_key, every_ns=SLOW_NS, **_KEY_LINE)
+    key = Text(texts.prefixes_key, every_ns=MIN_BIN_NS, **_KEY_LINE)
     return _stacked(tab, texts.prefixes_title, [key, prefix_bars(sizing_mode="stretch_both")])
 
 

@@ -15,7 +15,7 @@ from dask_efficiency.accounts.worker.balance import TASK_BUCKETS
 from dask_efficiency.live.bokeh.columns import (
     FEW_GPUS,
     FEW_WORKERS,
-    MANY_GPUS,
+    MANY,
     causes_of,
     percent_of,
     too_many_workers,
@@ -33,12 +33,17 @@ from dask_efficiency.report.gpu import MEANINGS as GPU_MEANINGS
 from dask_efficiency.report.run_progress import left_text
 from dask_efficiency.report.stalls import findings_of
 from dask_efficiency.show.drawn_buckets import COLOURS, GPU_COLOURS, OTHER, OTHER_COLOUR, wedges
-from dask_efficiency.show.figures import format_count, format_share, format_times, harmless, name_of, upper_first
+from dask_efficiency.show.figures import (
+    FEW_ROWS,
+    format_count,
+    format_share,
+    format_times,
+    harmless,
+    name_of,
+    upper_first,
+)
 from dask_efficiency.show.finding import MAX_SHOWN
 from dask_efficiency.straggler.causes import MEANINGS
-
-#: Rows of the table of stragglers. By eye.
-MAX_STRAGGLERS = 5
 
 NO_REPORT = "No worker has reported yet."
 NO_TASK = "No task ended."
@@ -109,7 +114,7 @@ def prefixes_title(view: TabView) -> str:
 
 def gpus_title(view: TabView) -> str:
     """Title of the page of GPUs."""
-    return _since(view.seconds_by_part, _which_gpus(view, MANY_GPUS) or NO_GPU)
+    return _since(view.seconds_by_part, _which_gpus(view, MANY) or NO_GPU)
 
 
 def few_gpus_title(view: TabView) -> str:
@@ -231,7 +236,7 @@ def _mark(colour: str) -> str:
 def straggler_table(view: TabView) -> str:
     """Current stragglers with their causes; empty if there are none."""
     rows = []
-    for finding in view.stragglers[:MAX_STRAGGLERS]:
+    for finding in view.stragglers[:FEW_ROWS]:
         who = f"worker {finding.worker}" if finding.worker else "all workers of"
         meaning = MEANINGS[finding.cause]
         age = f"for {time_span(max(1.0, view.now - finding.since))}" if view.now > finding.since else ""

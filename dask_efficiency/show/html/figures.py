@@ -22,7 +22,7 @@ from dask_efficiency.show.document import (
     Trend,
     bucket_label,
 )
-from dask_efficiency.show.drawn_buckets import COLOURS, BucketShare, ink, label_point, svg_path, wedges
+from dask_efficiency.show.drawn_buckets import COLOURS, LABELLED_SHARE, BucketShare, ink, label_point, svg_path, wedges
 from dask_efficiency.show.figures import format_seconds
 
 #: Numbers and texts of one shape, by the names that its template uses.
@@ -38,8 +38,8 @@ _STEPS = (
 )
 #: Most steps of a time axis, so that labels do not overlap.
 MAX_TICKS = 8
-#: Pixels of what a figure draws, without the labels of its axes; and of levels in a cell. By eye.
-CURVE_HEIGHT, _SMALL_LEVELS = 220, 44
+#: Pixels of what a figure draws, without the labels of its axes; levels in a cell have a fifth. By eye.
+CURVE_HEIGHT = 220
 
 
 def through(timeline: Timeline, slices: Sequence[Slice]) -> Shape:
@@ -102,7 +102,7 @@ def levels(block: Levels) -> Shape:
         stacked = [below + max(0, amount) for below, amount in zip(stacked, amounts, strict=True)]
         tops = [TIMELINE_HEIGHT - round(TIMELINE_HEIGHT * min(1.0, amount / block.most)) for amount in stacked]
         outlines.append({"colour": label.colour, "hint": hint_of_area(label), "path": _stepped_outline(right, tops)})
-    height, lines, last = _SMALL_LEVELS if block.small else CURVE_HEIGHT, [], -math.inf
+    height, lines, last = CURVE_HEIGHT // 5 if block.small else CURVE_HEIGHT, [], -math.inf
     for amount, name in sorted(block.lines, reverse=True):
         y = height * (1 - amount / block.most)
         named = y - last >= _ROOM and not block.small
@@ -240,8 +240,6 @@ def flames(block: Flames) -> Shape:
     }
 
 
-#: Share below which a wedge has no room for its per cent; the legend has it too.
-LABELLED_SHARE = 0.08
 #: Width of a column of changes, in pixels. By eye, as all sizes here.
 CHANGE_WIDTH = 120
 #: Shades of a cell, from none to full. A guess.

@@ -7,6 +7,7 @@ from dask_efficiency.accounts.cluster.presence import Presence
 from dask_efficiency.accounts.slow_worker import Cause, SlowWorker
 from dask_efficiency.live.bokeh import texts
 from dask_efficiency.live.bokeh.tab import Tab
+from dask_efficiency.show.figures import FEW_ROWS
 from tests.live.bokeh.meter import SECOND, Meter, busy_gpu
 from tests.live.bokeh.test_columns import view_of
 
@@ -84,13 +85,13 @@ def test_stragglers_are_listed_with_their_cause_if_there_are_any(tab: Tab) -> No
     assert texts.straggler_table(view_of(tab, meter)) == ""
     meter.findings = (
         SlowWorker("<b>w3</b>", "h3", Cause.DISK, 2.0, 0.97, 0.0, 1.52),
-        *(SlowWorker("", f"h{i}", Cause.GIL, 2.0, 0.97, 0.0, 3.0) for i in range(texts.MAX_STRAGGLERS)),
+        *(SlowWorker("", f"h{i}", Cause.GIL, 2.0, 0.97, 0.0, 3.0) for i in range(FEW_ROWS)),
     )
     text = texts.straggler_table(view_of(tab, meter, seconds=40))
     told = ["worker &lt;b&gt;w3&lt;/b&gt;", "takes 1.52x", "disk: its disk is slow", "97 % sure"]
     told += ["all workers of", "and 1 more"]
     assert [words for words in told if words not in text] == []
-    assert text.count("<tr>") == texts.MAX_STRAGGLERS
+    assert text.count("<tr>") == FEW_ROWS
 
 
 def test_with_many_workers_or_gpus_the_title_gives_the_choice_and_its_measure(tab: Tab) -> None:
