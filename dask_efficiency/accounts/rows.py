@@ -17,6 +17,8 @@ MAX_SENT = 200
 #: Rows of a kind that an answer lists, the longest or costliest first, such as blocks of an event loop and reasons of a
 #: peak. A guess: reports show no more.
 MAX_LISTED = 10
+#: Names of a kind that a worker tells first, of all that it keeps: files, senders, and labels without numbers. A guess.
+MAX_NAMED = 20
 #: Rows of several names, such as a span and a prefix, that are kept apart in a process or a window: 2.5 MB of a
 #: profile, where one takes 500 bytes. A guess.
 MAX_ROWS = 5_000

@@ -83,7 +83,8 @@ class ActivityView:
         return dict(zip(_NAMES, view, strict=True))
 
 
-#: Windows open at once; the oldest goes when one more is opened. A guess: each client has one or two.
+#: Windows open at once, of a cluster as of a worker; the oldest goes when one more is opened, so that a client that
+#: never closes its own costs no more. A guess: each client has one or two.
 MAX_WINDOWS = 64
 
 Row = list[int]

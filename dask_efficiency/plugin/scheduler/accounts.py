@@ -24,6 +24,7 @@ from dask_efficiency.accounts.cluster.presence import Presence
 from dask_efficiency.accounts.cluster.time_left import TimeLeft
 from dask_efficiency.accounts.cluster.timeline import ActivityFeed, Timeline, TimelineRecorder
 from dask_efficiency.accounts.intake import fitting
+from dask_efficiency.accounts.rows import MAX_NAMED
 from dask_efficiency.accounts.slow_worker import SlowWorker
 from dask_efficiency.accounts.stalls import StalledWork
 from dask_efficiency.accounts.worker.answer import WindowAnswer, decode_answer
@@ -61,8 +62,6 @@ SPANS_SECONDS, MAX_SPAN_PARTS = 5.0, 100
 MAX_POLL_SECONDS = 0.005
 #: CPU seconds likewise for the polls of a report: several may run at once.
 MAX_REPORT_POLL_SECONDS = 0.002
-#: Labels that count no numbers that are kept: a report names them all.
-MAX_LEFT_OUT = 20
 #: Losses of workers that are kept (:func:`~dask_efficiency.plugin.patches.stays_off`): more than there are patches.
 MAX_STAYS_OFF = 100
 #: Answers of workers after which timelines are updated: ten thousand at once would take 0.1 s.
@@ -480,7 +479,7 @@ class ClusterAccounts:
                     self._stays_off[text(STAYS_OFF, what)] = None
             for what in listed(LEFT_OUT, message.get(LEFT_OUT, ())):
                 first, more = self._left_out.get(text(LEFT_OUT, what), (address, False))
-                if what in self._left_out or len(self._left_out) < MAX_LEFT_OUT:
+                if what in self._left_out or len(self._left_out) < MAX_NAMED:
                     self._left_out[what] = first, more or first != address
         except RefusedPayload as refusal:
             self._refused(address, refusal)

@@ -18,6 +18,7 @@ from dask_efficiency.accounts.cluster.timeline import TimelineRecorder
 from dask_efficiency.accounts.cluster.windows import ClusterWindow
 from dask_efficiency.accounts.slow_worker import SlowWorker
 from dask_efficiency.accounts.stalls import encode_stalls
+from dask_efficiency.accounts.worker.reservations import MAX_WINDOWS
 from dask_efficiency.plugin.guard import decoration
 from dask_efficiency.plugin.names import CLOSE, OPEN
 from dask_efficiency.plugin.processors import own_processors
@@ -35,8 +36,6 @@ from dask_efficiency.straggler.causes import IN_CODE
 LOOKING_SECONDS = 1.0
 #: Prefix of the ids of clients in tasks; their graphs belong to whoever sent the tasks.
 IN_TASKS = "Client-worker-"
-#: Windows that a cluster keeps open at once, so that a client that never closes its own costs no more.
-MAX_WINDOWS = 64
 #: Ended windows whose reason is kept.
 MAX_ENDED = 256
 #: Seconds for which the end of a window waits until the graphs are there that its client has sent: they travel on

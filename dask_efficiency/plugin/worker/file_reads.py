@@ -22,7 +22,7 @@ from time import thread_time_ns
 from typing import NamedTuple
 
 from dask_efficiency.accounts.metered import AGAIN, BYTES, FILES, KEPT_OPEN, ONCE, READ, SIZE, Metered
-from dask_efficiency.accounts.rows import MAX_APART, OTHER, add, in_proportion
+from dask_efficiency.accounts.rows import MAX_APART, MAX_NAMED, OTHER, add, in_proportion
 from dask_efficiency.plugin.thread_clocks import HeldReader
 from dask_efficiency.plugin.worker.window_details import begin_window
 
@@ -32,12 +32,8 @@ MIN_BYTES = 1_000_000
 MIN_INTERVAL_NS = 100_000_000
 #: Share of a core that these looks may take, of what the sampler may.
 MAX_SHARE = 0.001
-#: Files that a report can tell from each other. A guess, to bound memory.
-MAX_NAMED = 20
 #: Looks from which a file that was never seen closed is one that stays open, as in a cache. By judgement.
 LOOKS_OPEN = 10
-#: Nanoseconds in which a thread reads a file once, at the fastest: what is read faster is of others. By judgement.
-FASTEST_NS = 20_000_000
 _BOOT = Path("/proc/sys/kernel/random/boot_id")
 
 
@@ -108,7 +104,8 @@ class FileReads:
         opened: dict[str, list[OpenFile]] = {}
         for one in found:
             opened.setdefault(one.identity, []).append(one)
-        times = max(1, len(prefixes) * elapsed // FASTEST_NS)
+        # By judgement, a thread reads a file five times between two looks at most: what is read faster is of others.
+        times = max(1, 5 * len(prefixes) * elapsed // MIN_INTERVAL_NS)
         parts = in_proportion([same[0].nbytes for same in opened.values()], nbytes) if opened else ()
         for (identity, same), part in zip(opened.items(), parts, strict=True):
             most = 0

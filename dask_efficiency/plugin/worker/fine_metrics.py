@@ -29,7 +29,7 @@ from dask_efficiency.accounts.metered import (
     UNSPILL_LABELS,
     Metered,
 )
-from dask_efficiency.accounts.rows import MAX_APART, add
+from dask_efficiency.accounts.rows import MAX_APART, MAX_NAMED, add
 from dask_efficiency.accounts.worker.log import MAX_PREFIX_LENGTH, span_of
 from dask_efficiency.plugin.patches import SHUFFLE_INPUTS_DONE, SHUFFLE_RECEIVE, Replacements
 
@@ -44,8 +44,6 @@ _TRANSFERS = frozenset({"gather-dep", "get-data"})
 MAX_LABEL_LENGTH = 200
 #: Seconds of a label, either way: 146 years, as many as nanoseconds travel.
 MAX_SECONDS = MAX_NANOSECONDS / 1e9
-#: Labels whose values are not followed any more that are named. A guess: the first ones tell what is wrong.
-MAX_LEFT_OUT = 20
 
 
 class Digests(ABC, Generic[_Name]):
@@ -110,7 +108,7 @@ def left_out(*digests: Digests[Any]) -> list[str]:
         label, unit = (fitting(name, 100) for name in key[-2:])
         what = f"label {label} counted what is no number of {unit}, or one that is too large, in {where}"
         found[f"{what}: it is left out"] = None
-    return [*found][:MAX_LEFT_OUT]
+    return [*found][:MAX_NAMED]
 
 
 class OutsideMetrics(Digests[str]):

@@ -19,6 +19,7 @@ from dask_efficiency.accounts.checks import amount, text, whole
 from dask_efficiency.accounts.intake import fitting
 from dask_efficiency.accounts.memory import LEVELS
 from dask_efficiency.accounts.processors import USED, ProcessorTime, encode_processors
+from dask_efficiency.accounts.rows import MAX_NAMED
 from dask_efficiency.accounts.wire.heartbeats import REPORT_SECONDS, HeartbeatWriter
 from dask_efficiency.accounts.wire.snapshots import OWN_WORK, Snapshot, encode_not_measured
 from dask_efficiency.accounts.worker.answer import WindowAnswer, encode_answer
@@ -37,7 +38,6 @@ from dask_efficiency.plugin.version import check_distributed
 from dask_efficiency.plugin.worker.aside import AsideThread
 from dask_efficiency.plugin.worker.fine_metrics import (
     BY_MEMORY_MANAGER,
-    MAX_LEFT_OUT,
     FineMetrics,
     OutsideMetrics,
     ShuffleWatch,
@@ -401,7 +401,7 @@ class WorkerMeter:
     def _note_left_out(self) -> None:
         """Log labels that counted what is no number, each once."""
         for what in left_out(self._metrics, self._outside, self._spilling, self._process_metrics.disk):
-            if what not in self._left_out and len(self._left_out) < MAX_LEFT_OUT:
+            if what not in self._left_out and len(self._left_out) < MAX_NAMED:
                 self._left_out[what] = None
                 logger.warning("dask_efficiency: %s", what)
 

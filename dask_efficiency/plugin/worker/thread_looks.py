@@ -15,6 +15,7 @@ from distributed import Worker
 from dask_efficiency.accounts.checks import RefusedPayload, flag, text
 from dask_efficiency.accounts.intake import fitting, whole_number
 from dask_efficiency.accounts.lines import Frame, Stack, is_own
+from dask_efficiency.accounts.rows import MAX_NAMED
 from dask_efficiency.accounts.thread_looks import AWAITING, COMPUTING, FREE, LOOP, OTHER, TASK, ThreadLook, encode_looks
 from dask_efficiency.accounts.worker.log import prefix_of
 from dask_efficiency.plugin.stacks import Stacks, frames_of_others, from_task, has_gil
@@ -29,8 +30,6 @@ from dask_efficiency.plugin.worker.watched_threads import MAX_THREADS
 
 #: Seconds of a look: a thread that computes for half of them computes. A guess: several of Python's switch intervals.
 LOOK_SECONDS = 0.05
-#: Workers from which inputs are being fetched that are named.
-MAX_PEERS = 20
 #: Characters of a line of source.
 MAX_LINE = 200
 
@@ -63,7 +62,7 @@ class ThreadLooks:
                 for look, stack in zip(looks, stacks, strict=True)
             ]
         code = _source_of(looks) if flag("source", asked.get("source", False)) else {}
-        fetching = list(self._worker.state.in_flight_workers.items())[:MAX_PEERS]
+        fetching = list(self._worker.state.in_flight_workers.items())[:MAX_NAMED]
         peers = {fitting(address): len(keys) for address, keys in fetching}
         return {**encode_looks(looks, code), "not_native": missing, "fetching": peers}
 

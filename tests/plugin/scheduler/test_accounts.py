@@ -20,6 +20,7 @@ from dask_efficiency.accounts.cluster.cluster import SILENT_NS, ClusterLedger
 from dask_efficiency.accounts.cluster.memory_timeline import MemoryRecorder
 from dask_efficiency.accounts.cluster.timeline import TimelineRecorder
 from dask_efficiency.accounts.memory import MemoryLevels
+from dask_efficiency.accounts.rows import MAX_NAMED
 from dask_efficiency.accounts.wire.heartbeats import REPEATS, HeartbeatWriter, encode
 from dask_efficiency.accounts.wire.snapshots import NUMBERS, Snapshot, SnapshotCauses, encode_not_measured
 from dask_efficiency.accounts.worker.balance import Outcome
@@ -560,4 +561,4 @@ async def test_labels_that_count_no_numbers_are_told_once_with_the_first_worker(
     assert accounts.stays_off() == [f"a (on {first.address} and others)", f"b (on {second.address})"]
     for wrong in (7, [7], ["x" * 10_000], [str(i) for i in range(9_999)]):
         accounts.take_answer(first.address, {**first.answer(), LEFT_OUT: wrong}, time.monotonic_ns())
-    assert len(accounts.stays_off()) == module.MAX_LEFT_OUT
+    assert len(accounts.stays_off()) == MAX_NAMED

@@ -21,6 +21,7 @@ from dask_efficiency.accounts.wire.heartbeats import encode
 from dask_efficiency.accounts.wire.snapshots import Snapshot
 from dask_efficiency.accounts.worker.answer import answer_of, encode_answer
 from dask_efficiency.accounts.worker.ledger import Ledger
+from dask_efficiency.accounts.worker.reservations import MAX_WINDOWS
 from dask_efficiency.plugin import names
 from dask_efficiency.plugin.scheduler import open_windows
 from dask_efficiency.report.replies import unpacked
@@ -275,7 +276,7 @@ async def test_the_reason_is_given_for_a_window_that_is_gone(made):
     made.plugin.remove_client(made.scheduler, "me")
     with pytest.raises(RuntimeError, match="its client lost its connection to the scheduler meanwhile"):
         await made.handle(names.CLOSE, "mine")
-    for number in range(open_windows.MAX_WINDOWS + 1):
+    for number in range(MAX_WINDOWS + 1):
         await made.handle(names.OPEN, f"w{number}")
     with pytest.raises(RuntimeError, match="64 others were opened after it"):
         await made.handle(names.CLOSE, "w0")
@@ -300,9 +301,9 @@ async def test_of_many_windows_that_are_opened_at_once_few_are_at_a_time(made):
         asked -= 1
 
     made.asked = answers
-    names_of = [f"w{i}" for i in range(3 * open_windows.MAX_WINDOWS)]
+    names_of = [f"w{i}" for i in range(3 * MAX_WINDOWS)]
     await asyncio.gather(*[made.handle(names.OPEN, window) for window in names_of])
-    kept = names_of[-open_windows.MAX_WINDOWS :]
+    kept = names_of[-MAX_WINDOWS:]
     assert list(made.meter.windows) == kept
     while any(half.ledger.windows != tuple(kept) for half in made.halves.values()):  # noqa: ASYNC110
         await asyncio.sleep(0)

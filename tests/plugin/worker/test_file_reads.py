@@ -16,11 +16,10 @@ import pytest
 
 from dask_efficiency.accounts.metered import AGAIN, FILES, KEPT_OPEN, ONCE, READ, SIZE
 from dask_efficiency.accounts.rows import MAX_APART as MAX_FILES
-from dask_efficiency.accounts.rows import OTHER
+from dask_efficiency.accounts.rows import MAX_NAMED, OTHER
 from dask_efficiency.plugin.thread_clocks import HeldReader
 from dask_efficiency.plugin.worker.file_reads import (
     LOOKS_OPEN,
-    MAX_NAMED,
     MIN_INTERVAL_NS,
     FileLooks,
     FileReads,

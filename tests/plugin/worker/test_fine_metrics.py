@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 
 from dask_efficiency.accounts.metered import SPILL_LABELS, Metered
 from dask_efficiency.accounts.rows import MAX_APART as MAX_METERED
+from dask_efficiency.accounts.rows import MAX_NAMED as MAX_LEFT_OUT
 from dask_efficiency.accounts.rows import OTHER
 from dask_efficiency.plugin.worker.fine_metrics import (
-    MAX_LEFT_OUT,
     MAX_PREFIX_LENGTH,
     FineMetrics,
     OutsideMetrics,
