@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from dask_efficiency.runs.path.kinds import COMPUTE, Kind
 from dask_efficiency.runs.path.parts import SHARE, PathPart, finding
 from dask_efficiency.show.figures import format_seconds, format_share, lower_first, name_of, shorten
+from dask_efficiency.show.finding import MOST
 
 if TYPE_CHECKING:
     from dask_efficiency.runs.path.path import CriticalPath
@@ -80,9 +81,9 @@ TITLES = {
 
 #: Share of the makespan from which a bound is taken for the limit of the run: a guess.
 CLOSE = 0.8
-#: Shares of the makespan from which a single task is taken for the limit of the run, and one that takes several times
-#: the median of its prefix: guesses.
-ONE_TASK, UNEVEN_TASK = 0.5, 0.25
+#: Share of the makespan from which a task that takes several times the median of its prefix is taken for the limit of
+#: the run: a guess.
+UNEVEN_TASK = 0.25
 #: Share of the tasks' time on the path from which the headline names a single prefix: a guess.
 NEARLY_ALL = 0.9
 
@@ -138,7 +139,7 @@ def _tasks(path: CriticalPath, running: float, waiting: float) -> PathPart:
 def _limit(path: CriticalPath) -> str:
     longest = path.longest_task_seconds
     present = path.makespan_seconds - path.seconds("kind").get(Kind.NO_WORKERS, 0.0)
-    if longest >= ONE_TASK * present:  # one task that is most of a chain is no chain
+    if longest >= MOST * present:  # one task that is most of a chain is no chain
         return "path/task-per-worker" if path.is_one_a_worker else "path/long-task"
     if longest >= UNEVEN_TASK * present and path.is_uneven:
         return "path/uneven-task"

@@ -18,7 +18,7 @@ from dask_efficiency.runs.trace.recording import Chapter, Frozen
 from dask_efficiency.runs.trace.run_trace import MAX_ALL_PROFILES_BYTES
 from dask_efficiency.runs.trace.schema import STATES, Series
 
-#: Most different names; later ones share one. Bounds the memory.
+#: Most different names, of spans too; in a batch, later ones share one. Bounds the memory.
 MAX_NAMES = 10_000
 #: Longer names are cut.
 MAX_NAME_LENGTH = 200

@@ -32,7 +32,7 @@ from dask_efficiency.plugin.version import __version__
 from dask_efficiency.runs.recording import recordings
 from dask_efficiency.runs.recording.loop_watch import LoopWatch
 from dask_efficiency.runs.trace.batch import decode
-from dask_efficiency.runs.trace.recorder import MAX_KEPT, SERIES, VALUES_KEPT, TaskFacts, TraceRecorder
+from dask_efficiency.runs.trace.recorder import MAX_KEPT, MAX_NAMES, SERIES, VALUES_KEPT, TaskFacts, TraceRecorder
 from dask_efficiency.runs.trace.schema import WorkerChange
 from dask_efficiency.runs.trace.settings import SETTINGS
 from dask_efficiency.show.log import logger
@@ -42,8 +42,6 @@ if TYPE_CHECKING:
     from distributed.scheduler import TaskState, WorkerState
 
 
-#: Names of spans that are remembered; bounds the memory.
-MAX_SPANS = 10_000
 _KEY, _PREFIX, _SPAN = attrgetter("key"), attrgetter("prefix.name"), attrgetter("group.span_id")
 _PRIORITY, _DEPENDENCIES = attrgetter("priority"), attrgetter("dependencies")
 _CONSTRAINED = attrgetter("host_restrictions", "worker_restrictions", "resource_restrictions", "retries", "actor")
@@ -82,7 +80,7 @@ class TaskReader:
     def _name_of_span(self, span_id: str | None) -> str:
         if span_id not in self._span_names:
             span = getattr(self._scheduler.extensions.get("spans"), "spans", {}).get(span_id)
-            if len(self._span_names) > MAX_SPANS:
+            if len(self._span_names) > MAX_NAMES:
                 self._span_names.clear()
             self._span_names[span_id] = span_name(span) if span is not None else ""
         return self._span_names[span_id]
