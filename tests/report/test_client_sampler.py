@@ -219,14 +219,18 @@ def looking_at(do: Callable[[], object], client: Any = None) -> Iterator[Callabl
 def test_the_users_own_code_sleeps_and_waits_for_another_thread_and_computes() -> None:
     done = threading.Event()
 
+    def sleeps() -> None:
+        while not done.is_set():
+            time.sleep(0.5)
+
     def spin() -> None:
         while not done.is_set():
             pass
 
     def waits() -> None:
-        done.wait(60)
+        done.wait()
 
-    for do, expected in ((lambda: time.sleep(5), "sleep"), (waits, "lock"), (spin, "compute")):
+    for do, expected in ((sleeps, "sleep"), (waits, "lock"), (spin, "compute")):
         with looking_at(do) as look:
             eventually(partial(is_at, look, expected))
             activity, stack = look()
@@ -240,8 +244,10 @@ def test_the_users_own_code_sleeps_and_waits_for_another_thread_and_computes() -
 
 def test_without_the_kernels_word_own_code_is_not_divided(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(client_sampler, "why_not", lambda: "not Linux")
-    with looking_at(lambda: time.sleep(2)) as look:
+    done = threading.Event()
+    with looking_at(lambda: [time.sleep(0.5) for _ in iter(done.is_set, True)]) as look:
         eventually(lambda: look()[0] == "own")
+    done.set()
 
 
 def test_an_asyncio_task_that_awaits_is_at_its_own_line() -> None:

@@ -197,7 +197,8 @@ def test_files_are_where_they_were_asked_for_if_the_script_goes_to_another_folde
 
 
 def started(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([*RUN, *arguments], cwd=folder, capture_output=True, text=True, timeout=240)
+    patient = os.environ | {"DASK_EFFICIENCY__REPORT_TIMEOUT": "60s"}  # as tests of clusters are
+    return subprocess.run([*RUN, *arguments], cwd=folder, env=patient, capture_output=True, text=True, timeout=1_200)
 
 
 def test_a_script_without_a_client_gets_a_hint(folder: Path) -> None:
@@ -366,6 +367,12 @@ def test_a_script_that_fails_is_reported_and_ends_as_it_would(folder: Path, end:
     assert (f", until {error} (" in report) is bool(error)
 
 
+#: A script has as long for its report as a busy machine makes it take.
+PATIENT = """
+        from dask_efficiency.report import runner, termination
+        termination.PATIENCE = runner.HASTY_ANSWER = 600.0
+"""
+
 TERMINATED = {
     "in a block": """
         with CLUSTER as cluster, Client(cluster) as client:
@@ -389,7 +396,8 @@ TERMINATED = {
 @pytest.mark.parametrize("body", TERMINATED.values(), ids=TERMINATED)
 def test_a_script_whose_time_is_over_is_reported_and_ends_by_the_signal(folder: Path, body: str) -> None:
     # What follows progress leaves the import of Dask to the script, however late that is.
-    done = ran(folder, body, "--json", "run.json", "--progress", first="import time\ntime.sleep(1)\n")
+    options = ["--json", "run.json", "--progress"]
+    done = ran(folder, PATIENT + body, *options, first="import time\ntime.sleep(1)\n")
     assert (done.returncode, done.stdout) == (-signal.SIGTERM, "28\n")
     assert ", until SIGTERM (" in done.stderr
     report = load_report(folder / "run.json")

@@ -5,11 +5,14 @@ import json
 import os
 import signal
 import socket
+import subprocess
 import sys
 import tempfile
 import threading
 import time
+import urllib.request
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -93,7 +96,7 @@ def test_a_command_is_a_line_of_words_and_another_line_is_refused(line: str) -> 
     ],
 )
 def test_a_command_that_fails_or_hangs_was_not_reached_and_its_arguments_are_not_quoted(code: str, why: str) -> None:
-    command = Command((sys.executable, "-c", code, "SECRET"), timeout_seconds=5.0 if "3" in why else 0.2)
+    command = Command((sys.executable, "-c", code, "SECRET"), timeout_seconds=600.0 if "3" in why else 0.2)
     with pytest.raises(NotReceivedError, match=why) as caught:
         command.tell(BODY)
     assert "SECRET" not in str(caught.value)
@@ -109,16 +112,23 @@ time.sleep(float(sys.argv[2]))
 
 
 def test_a_command_that_does_not_read_or_leaves_a_child_has_been_reached(tmp_path: Path) -> None:
-    Command((sys.executable, "-c", "pass")).tell({"long": "x" * 10_000_000})
+    Command((sys.executable, "-c", "pass"), timeout_seconds=600.0).tell({"long": "x" * 10_000_000})
     written = tmp_path / "written"
-    Command((sys.executable, "-c", LEAVES_A_CHILD, str(written), "0")).tell(BODY)
+    Command((sys.executable, "-c", LEAVES_A_CHILD, str(written), "0"), timeout_seconds=300.0).tell(BODY)
     os.kill(int(written.read_text()), signal.SIGKILL)
 
 
-def test_a_command_that_is_given_up_leaves_no_child(tmp_path: Path) -> None:
-    written = tmp_path / "written"
+def test_a_command_that_is_given_up_leaves_no_child(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    written, wait = tmp_path / "written", subprocess.Popen.wait
+
+    def wait_once_it_has_a_child(process: subprocess.Popen[bytes], timeout: float | None = None) -> int:
+        while timeout is not None and not (written.exists() and written.read_text()):
+            time.sleep(0.01)
+        return wait(process, timeout)
+
+    monkeypatch.setattr(subprocess.Popen, "wait", wait_once_it_has_a_child)
     with pytest.raises(NotReceivedError, match="timed out"):
-        Command((sys.executable, "-c", LEAVES_A_CHILD, str(written), "600"), timeout_seconds=5.0).tell(BODY)
+        Command((sys.executable, "-c", LEAVES_A_CHILD, str(written), "600"), timeout_seconds=0.2).tell(BODY)
     pid = int(written.read_text())
     while True:  # killed, and not yet taken away by who has it now
         try:
@@ -128,6 +138,14 @@ def test_a_command_that_is_given_up_leaves_no_child(tmp_path: Path) -> None:
         if state == "Z":
             break
         time.sleep(0.01)
+
+
+class Unhurried(HttpConfig):
+    """Reads have as long as they like: whether each byte comes in time is not up to the machine."""
+
+    def opener(self) -> urllib.request.OpenerDirector:
+        opener = super().opener()
+        return SimpleNamespace(open=lambda request, timeout: opener.open(request, timeout=600.0))  # type: ignore[return-value]  # of which it is all that is called
 
 
 def test_a_webhook_that_answers_byte_by_byte_has_as_long_as_any_other() -> None:
@@ -144,7 +162,7 @@ def test_a_webhook_that_answers_byte_by_byte_has_as_long_as_any_other() -> None:
     with socket.create_server(("127.0.0.1", 0)) as listening:
         thread = threading.Thread(target=drip, args=(listening,))
         thread.start()
-        webhook = Webhook(f"http://127.0.0.1:{listening.getsockname()[1]}/", timeout_seconds=2.0)
+        webhook = Webhook(f"http://127.0.0.1:{listening.getsockname()[1]}/", Unhurried(), timeout_seconds=2.0)
         try:
             with pytest.raises(NotReceivedError, match=r"timed out after 2 s"):
                 webhook.tell(BODY)
