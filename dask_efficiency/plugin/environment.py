@@ -15,7 +15,6 @@ from distributed.versions import get_versions
 from dask_efficiency.accounts.intake import fitting
 from dask_efficiency.plugin.commit import checked_out
 from dask_efficiency.plugin.version import __version__
-from dask_efficiency.show.figures import DETAIL_LENGTH
 
 
 def _names(**sections: str) -> tuple[str, ...]:
@@ -49,6 +48,8 @@ SHOWN_IF_CHANGED_BY_CLIENT = _names(
     optimization="fuse.active fuse.ave-width tune.active",
     distributed_client="direct-to-workers",
 )
+#: Characters of a setting's value that are shown. A guess: nothing depends on it.
+VALUE_LENGTH = 60
 
 _MISSING = object()
 
@@ -86,7 +87,7 @@ def settings(names: Iterable[str], *, changed_only: bool = False) -> dict[str, s
         default = dask.config.get(name, _MISSING, config=defaults)
         if value is not _MISSING and (value != default or not changed_only):
             changed = value != default and default is not _MISSING
-            shown[name] = f"{value!s:.{DETAIL_LENGTH}}" + (f" (default {default})" if changed else "")
+            shown[name] = f"{value!s:.{VALUE_LENGTH}}" + (f" (default {default})" if changed else "")
     return shown
 
 
