@@ -40,6 +40,8 @@ SETTINGS = {
 
 #: Seconds after which a state that has not come about is a defect.
 PATIENCE_SECONDS = 180
+#: Most seconds that one look at it counts for. A guess.
+LONGEST_LOOK = 1.0
 
 #: Tries of one piece of work, which may fail when a disk is full or a scheduler is gone.
 MAX_TRIES = 20
@@ -58,12 +60,14 @@ def is_ours(text: str) -> bool:
 
 
 def eventually(condition: Callable[[], Any], what: str) -> Any:
-    """The first value of a condition that is true."""
-    until = time.monotonic() + PATIENCE_SECONDS
+    """The first value of a condition that is true; time for which this process was itself stopped does not count."""
+    waited, at = 0.0, time.monotonic()
     while not (value := condition()):
-        if time.monotonic() > until:
+        if waited > PATIENCE_SECONDS:
             raise TimeoutError(f"waited {PATIENCE_SECONDS} s for {what} in vain")
         time.sleep(0.1)
+        before, at = at, time.monotonic()
+        waited += min(at - before, LONGEST_LOOK)
     return value
 
 

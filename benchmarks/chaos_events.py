@@ -15,7 +15,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from benchmarks.chaos_bed import MEMORY, PATIENCE_SECONDS, WORKERS, Bed, eventually, total
+from benchmarks.chaos_bed import MEMORY, WORKERS, Bed, eventually, total
 from dask_efficiency import efficiency_report, load_report, unregister
 from dask_efficiency.plugin.names import METRIC, PLUGIN, WORKER_PLUGIN
 from dask_efficiency.plugin.wings import OFFERED
@@ -40,7 +40,9 @@ def swell(path: str) -> int:
 
 def out_of_memory(bed: Bed) -> None:
     """A nanny kills its worker, which a task makes too large."""
-    assert bed.client.submit(swell, str(bed.folder / "swell") + str(bed.rng.random())).result(PATIENCE_SECONDS) == 1
+    swelling = bed.client.submit(swell, str(bed.folder / "swell") + str(bed.rng.random()))
+    eventually(swelling.done, "a task whose worker is killed")
+    assert swelling.result() == 1
 
 
 def stop_and_continue(bed: Bed) -> None:

@@ -34,6 +34,8 @@ CLOCKS = 0.002
 LOOKS = 0.02
 #: What a worker's total may be off an independent clock by: 0.1 %, at least 10 ms.
 RELATIVE_TOTAL, ABSOLUTE_TOTAL = 0.001, 0.010
+#: Most seconds that one look at a condition counts for.
+LONGEST_LOOK = 1.0
 
 
 def near(cpu_seconds: float) -> Any:
@@ -94,11 +96,16 @@ def timed_report(client: Client, **options: Any) -> Iterator[tuple[Any, Window]]
 
 
 def eventually(condition: Callable[[], Any], *, seconds: float = 60) -> Any:
-    """Wait for what another process does; gives the condition's value."""
-    until = time.monotonic() + seconds
+    """Wait for what another process does; gives the condition's value.
+
+    Time for which this process was itself stopped does not count.
+    """
+    waited, at = 0.0, time.monotonic()
     while not (value := condition()):
-        assert time.monotonic() < until, f"waited {seconds} s in vain"
+        assert waited < seconds, f"waited {seconds} s in vain"
         time.sleep(0.01)
+        before, at = at, time.monotonic()
+        waited += min(at - before, LONGEST_LOOK)
     return value
 
 
