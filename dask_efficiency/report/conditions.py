@@ -138,6 +138,7 @@ class Conditions:
     singles: int = 0
     #: True if it waited for many graphs one after the other at that line, for most of the client's time.
     in_turn: bool = False
+    in_loop: int = 0  # number of graphs of that line, if each needs the one before
     needs_last: bool = False  # by the program's text, each graph of that line needs the one before
     #: Objects in lists and the like that were pickled one by one for clients.
     objects_fetched: float = 0.0
@@ -298,7 +299,7 @@ class Conditions:
             "children": format_seconds(self.children_seconds),
             "others": format_share(self.others),
             "chain": format_share(self.chain),
-            "graphs": format_count(self.graphs, "graph"),
+            "graphs": format_count(self.in_loop or self.graphs, "graph"),
             "alone": format_share(self.alone),
             "larger": format_number(self.larger_input),
             "waited_for": name_of(self.waited_for),

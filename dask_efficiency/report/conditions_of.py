@@ -48,7 +48,7 @@ from dask_efficiency.report.values import ClientRow, LongHold
 from dask_efficiency.report.wall_clock import (
     client_doing,
     client_phase,
-    each_needs_last,
+    need_last,
     sending,
     time_of_client_counts,
     waited_in_turn,
@@ -153,7 +153,8 @@ def conditions_of(report: EfficiencyReport) -> Conditions:
         made_singly=single.called if single.frames else "",
         singles=single.frames,
         in_turn=sender is not None and sender.share > MOST and waited_in_turn(report, sender.line),
-        needs_last=each_needs_last(report),
+        needs_last=(in_loop := need_last(report)) > 0,
+        in_loop=in_loop,
         objects_fetched=objects_fetched(report),
         data_in_graphs=any(kind_of(load) in ("large-graph", "heavy-tasks") for load in loads(report)),
         scatters=sum(part.calls for part in loop.handlers if part.name == "scatter") if loop is not None else 0,

@@ -13,7 +13,7 @@ from dask_efficiency.accounts.buckets import GOOD, HELD, Bucket
 from dask_efficiency.accounts.rows import OTHER
 from dask_efficiency.accounts.skew import Skew
 from dask_efficiency.report.model import EfficiencyReport
-from dask_efficiency.report.wall_clock import MANY_GRAPHS, each_needs_last
+from dask_efficiency.report.wall_clock import MANY_GRAPHS, need_last
 from dask_efficiency.show.figures import format_bytes, format_count, format_number, format_seconds
 from dask_efficiency.show.finding import MOST
 
@@ -143,7 +143,7 @@ def sizes_of(report: EfficiencyReport) -> Sizes:
         small=larger.small,
         long=Alike(long.count, long.median_seconds, _widest(long, known)),
         rounds=rounds,
-        needs_last=each_needs_last(report),
+        needs_last=need_last(report) > 0,
         times=larger.times,
         wanted=larger.wanted if can_change else 0,
         operations=0 if larger.times > 1 else larger.operations,

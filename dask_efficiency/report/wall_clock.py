@@ -183,9 +183,10 @@ def waited_in_turn(report: EfficiencyReport, line: Frame) -> bool:
     return sent is not None and sent.rounds >= MANY_GRAPHS and sent.rounds > MOST * sent.graphs
 
 
-def each_needs_last(report: EfficiencyReport) -> bool:
-    """True if a line sent most graphs, of which each is made of what the one before gave."""
-    return any(sent.needs_last and sent.graphs > MOST * report.graphs for sent in report.sent_by.values())
+def need_last(report: EfficiencyReport) -> int:
+    """Number of graphs of a line that sent most, of which each is made of what the one before gave; 0 without one."""
+    found = (sent.graphs for sent in report.sent_by.values() if sent.needs_last)
+    return next((graphs for graphs in found if graphs > MOST * report.graphs), 0)
 
 
 def sender(report: EfficiencyReport) -> str:

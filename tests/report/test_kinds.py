@@ -205,6 +205,11 @@ def test_a_client_that_needs_each_result_for_the_next_graph_is_not_told_to_send_
     assert BESIDE["one-by-one"].advised(facts) == f"Do more in each step, or run the loop in one task: {words}"
 
 
+def test_only_graphs_of_the_loop_are_said_to_need_the_one_before() -> None:
+    facts = replace(PLAIN, graphs=32, client_phase="calls", needs_last=True, in_loop=30)
+    assert BESIDE["client"].advised(facts).endswith("each of 30 graphs needs the one before.")
+
+
 @pytest.mark.parametrize(
     ("kind", "words", "below", "at"),
     [
